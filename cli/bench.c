@@ -164,6 +164,7 @@ static void show_row(void *user, const struct qkv_bench_row *row) {
         printf("%9s  %12s %4.0f %% of %s", bench_duration(time, row->seconds),
                bench_rate(unit, amount / row->seconds, row->reads ? "GB/s" : "GFLOP/s"), 100 * row->share,
                row->reads ? "read" : "peak");
+        if (row->spread > QKV_BENCH_SPREAD) printf("  (rounds differ by %.0f %%)", 100 * row->spread);
         show_more(row);
         printf("\n");
     }
@@ -260,7 +261,9 @@ const struct cli_command *cli_bench(void) {
         .description =
             "Measures the peaks of this machine first: fused multiply-adds in registers, and bytes read from memory. "
             "Then it measures the rows. A row has the median time of several rounds, its FLOPs or bytes a second, and "
-            "their share of the peak that limits it. Without options this takes one to two minutes. Other work on the "
+            "their share of the peak that limits it, measured again in the same rounds. If the rounds differ by more "
+            "than 10 %, the row says so, and shows nothing. Without options this takes one to two minutes. Other work "
+            "on the "
             "machine makes all rows slower. \"make bench\" also measures OpenBLAS and oneDNN, if they are "
             "installed. Ctrl-C ends the measurement and leaves the results so far.\n\n"
             "Under mpirun the rows of the group reduce measure messages between rank 0 and rank 1; without mpirun, "

@@ -1,8 +1,10 @@
 /* lab/bench.h: the speed of this machine on parts of the library, as shares of the machine's own peaks. A part of
  * lab.h.
  *
- * The peaks are measured first: fused multiply-adds in registers, and bytes read from memory. Then each row is
- * repeated for several rounds, in which the library and its peers alternate; the result is the median of the rounds. */
+ * The peaks are measured first: fused multiply-adds in registers, and bytes read from memory in the fastest of several
+ * ways. Then each row is repeated for several rounds, in which the library, its peers and the peaks alternate; the
+ * results are medians over the rounds. A row's floor is the longer of two times: its FLOPs, and its bytes, at their
+ * peaks in the same round. */
 #ifndef QKV_LAB_BENCH_H
 #define QKV_LAB_BENCH_H
 
@@ -17,6 +19,7 @@ struct qkv_bench_machine {
     double read_bytes; /* a second, all threads together, from memory */
 };
 
+#define QKV_BENCH_SPREAD 0.1
 enum { QKV_BENCH_MAX_PEERS = 4, QKV_BENCH_TEXT = 64 };
 
 struct qkv_bench_row {
@@ -30,10 +33,12 @@ struct qkv_bench_row {
     double seconds, fastest;       /* of one piece of work: the median of the rounds, and the minimum */
     /* of one piece of work; 0: does not count. bytes: those that must come from memory */
     double flops, bytes, tokens;
-    bool reads;                 /* at their peaks, reading the bytes takes longer than the FLOPs */
-    double share;               /* of that peak */
-    size_t memory, pass_memory; /* training: weights, gradients, moments and the pass; the pass alone */
-    double loss;                /* of a recipe, at its end; NaN: none */
+    bool reads;    /* the floor is that of reading */
+    double share;  /* the floor, as a part of the time */
+    double spread; /* (slowest − fastest) / median of the rounds; above QKV_BENCH_SPREAD a row shows nothing */
+    double peak_flops, peak_read; /* a second, in the rounds of the row; 0: not needed */
+    size_t memory, pass_memory;   /* training: weights, gradients, moments and the pass; the pass alone */
+    double loss;                  /* of a recipe, at its end; NaN: none */
     struct {
         const char *name;
         double seconds;

@@ -30,7 +30,8 @@ static void check_vectors(Table k, struct qkv_random *random) {
         CHECK(fabs(k->sum_squares(y, n) - squares) <= 1e-13 * squares, "sum_squares of %zu", n);
         double sum = 0; /* of whole numbers: exact in any order */
         for (size_t i = 0; i < n; i++) sum += y[i] = (float)(i % 7);
-        CHECK(k->read_all(y, n) == sum, "read_all of %zu", n);
+        for (size_t streams = 1; streams <= 8; streams *= 2)
+            CHECK(k->read_all(y, n, streams, 64 * (s % 3)) == sum, "read_all of %zu", n);
         guarded_free(a, n, "random");
         guarded_free(b, n, "random");
         guarded_free(y, n, "add or scale");

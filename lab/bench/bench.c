@@ -184,7 +184,7 @@ static enum qkv_status bench_run(struct qkv_bench *b, struct qkv_replace *file, 
     const struct qkv_bench_options *o = b->options;
     const bool to_file = o->json && strcmp(o->json, "-") != 0;
     enum qkv_status status = to_file ? qkv_replace_begin(b->ctx, o->json, file) : QKV_OK;
-    if (status == QKV_OK && !b->ranks.rank) status = qkv_bench_measure_machine(b->ctx, &b->machine);
+    if (status == QKV_OK && !b->ranks.rank) status = qkv_bench_measure_machine(b->ctx, &b->machine, &b->reading);
     if (status) return status;
     if (o->json) qkv_bench_json_begin(json, &b->machine);
     if (o->begin) o->begin(o->user, &b->machine);
@@ -212,6 +212,7 @@ enum qkv_status qkv_bench(struct qkv_context *ctx, const struct qkv_bench_option
     ctx->ranks = qkv_communicator_defaults();
     status = bench_run(&b, &file, &json);
     ctx->ranks = b.ranks;
+    qkv_reading_end(&b.reading);
     qkv_replace_cancel(&file);
     qkv_json_free(&json);
     return status;

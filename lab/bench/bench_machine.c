@@ -23,7 +23,8 @@ static double best_of(struct qkv_context *ctx, double (*measure)(struct qkv_cont
     return best;
 }
 
-enum qkv_status qkv_bench_measure_machine(struct qkv_context *ctx, struct qkv_bench_machine *machine) {
+enum qkv_status qkv_bench_measure_machine(struct qkv_context *ctx, struct qkv_bench_machine *machine,
+                                          struct qkv_reading *reading) {
     *machine = (struct qkv_bench_machine){.threads = ctx->threads};
     qkv_cpu_name(machine->cpu, sizeof machine->cpu);
     snprintf(machine->compiler, sizeof machine->compiler, "%s", COMPILER);
@@ -31,6 +32,7 @@ enum qkv_status qkv_bench_measure_machine(struct qkv_context *ctx, struct qkv_be
     for (int level = 1; level <= 3; level++) machine->cache[level - 1] = qkv_cache_bytes(level);
     machine->fp32_flops = best_of(ctx, qkv_measure_peak);
     machine->bf16_flops = ctx->kernels->bf16->native ? best_of(ctx, qkv_measure_bf16_peak) : 0;
-    machine->read_bytes = qkv_measure_bandwidth(ctx);
-    return machine->read_bytes > 0 ? QKV_OK : QKV_MEMORY;
+    const enum qkv_status status = qkv_reading_start(ctx, reading);
+    machine->read_bytes = reading->best;
+    return status;
 }

@@ -39,6 +39,11 @@ struct watch {
     double times[QKV_BENCH_MAX_ROUNDS];
 };
 
+/* The peaks of each round. */
+struct peaks {
+    double flops[QKV_BENCH_MAX_ROUNDS], read[QKV_BENCH_MAX_ROUNDS];
+};
+
 static enum qkv_status time_call(const struct qkv_bench_contestant *c, struct watch *watch, double *seconds) {
     double start = qkv_clock();
     enum qkv_status status = c->work(c->argument, watch->turn++);
@@ -70,9 +75,49 @@ static int bench_compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+static double bench_median(double *x, int count) {
+    qsort(x, (size_t)count, sizeof *x, bench_compare);
+    return x[count / 2];
+}
+
+/* What the row needs of each peak is measured after each round: other programs slow down rows and peaks alike. Ranks
+ * other than 0 measure none. */
+static void measure_peaks(struct qkv_bench *b, const struct qkv_bench_row *row, struct peaks *peaks, int round) {
+    const bool measures = b->reading.data;
+    peaks->flops[round] = measures && row->flops > 0 ? qkv_bench_measure_peak(b->ctx, b->precision) : 0;
+    peaks->read[round] = measures && row->bytes > 0 ? qkv_reading_measure(b->ctx, &b->reading) : 0;
+}
+
+/* The share of the longer floor, the median over the rounds; and how far the rounds lie apart. */
+static void rate_rounds(struct qkv_bench_row *row, struct watch *watch, struct peaks *peaks, int rounds) {
+    double shares[QKV_BENCH_MAX_ROUNDS];
+    int reads = 0;
+    for (int i = 0; i < rounds; i++) {
+        const double arithmetic = peaks->flops[i] > 0 ? row->flops / peaks->flops[i] : 0,
+                     reading = peaks->read[i] > 0 ? row->bytes / peaks->read[i] : 0;
+        reads += reading > arithmetic;
+        shares[i] = watch->times[i] > 0 ? (reading > arithmetic ? reading : arithmetic) / watch->times[i] : 0;
+    }
+    row->reads = 2 * reads > rounds;
+    row->share = bench_median(shares, rounds);
+    row->peak_flops = bench_median(peaks->flops, rounds);
+    row->peak_read = bench_median(peaks->read, rounds);
+    row->seconds = bench_median(watch->times, rounds);
+    row->fastest = watch->times[0];
+    row->spread = row->seconds > 0 ? (watch->times[rounds - 1] - watch->times[0]) / row->seconds : 0;
+}
+
+void qkv_bench_rate(struct qkv_bench *b, struct qkv_bench_row *row) {
+    struct watch watch = {.times = {row->seconds}};
+    struct peaks peaks;
+    measure_peaks(b, row, &peaks, 0);
+    rate_rounds(row, &watch, &peaks, 1);
+}
+
 enum qkv_status qkv_bench_measure(struct qkv_bench *b, struct qkv_bench_row *row,
                                   const struct qkv_bench_contestant *contestants, size_t count) {
     struct watch watches[QKV_BENCH_MAX_PEERS + 1] = {0};
+    struct peaks peaks;
     enum qkv_status status = QKV_OK;
     double start = qkv_clock();
     int rounds = 0;
@@ -81,28 +126,19 @@ enum qkv_status qkv_bench_measure(struct qkv_bench *b, struct qkv_bench_row *row
             if (count > 1) let_threads_sleep();
             status = time_round(b, row, &contestants[i], &watches[i], rounds);
         }
+        if (!status) measure_peaks(b, row, &peaks, rounds);
         rounds++;
         double limit = PATIENCE * b->seconds * (double)(count * (size_t)b->rounds);
         if (rounds >= MIN_ROUNDS && qkv_clock() - start > limit) break;
     }
     if (status) return status;
-    for (size_t i = 0; i < count; i++) qsort(watches[i].times, (size_t)rounds, sizeof(double), bench_compare);
-    row->seconds = watches[0].times[rounds / 2];
-    row->fastest = watches[0].times[0];
+    rate_rounds(row, &watches[0], &peaks, rounds);
     for (row->peer_count = 0; row->peer_count + 1 < count; row->peer_count++) {
         size_t i = row->peer_count;
         row->peers[i].name = contestants[i + 1].name;
-        row->peers[i].seconds = watches[i + 1].times[rounds / 2];
+        row->peers[i].seconds = bench_median(watches[i + 1].times, rounds);
     }
-    qkv_bench_rate(b, row);
     return QKV_OK;
-}
-
-void qkv_bench_rate(const struct qkv_bench *b, struct qkv_bench_row *row) {
-    double arithmetic = row->flops / qkv_bench_peak(&b->machine, b->precision),
-           reading = row->bytes / b->machine.read_bytes;
-    row->reads = reading > arithmetic;
-    row->share = row->seconds > 0 ? (row->reads ? reading : arithmetic) / row->seconds : 0;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */

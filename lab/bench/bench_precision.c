@@ -1,5 +1,6 @@
 /* precision: the precisions that rows are measured in, one line each. */
 #include "lab/bench/bench_room.h"
+#include "kernel/isa/bf16.h"
 
 static const struct qkv_bench_precision precisions[] = {
     {"fp32", QKV_FP32, QKV_F32},
@@ -12,8 +13,9 @@ const struct qkv_bench_precision *qkv_bench_precision_at(size_t i) {
 }
 
 /* Without bf16 instructions, bf16 products run as fp32. */
-double qkv_bench_peak(const struct qkv_bench_machine *machine, const struct qkv_bench_precision *precision) {
-    return precision->dtype == QKV_BF16 && machine->bf16_flops > 0 ? machine->bf16_flops : machine->fp32_flops;
+double qkv_bench_measure_peak(struct qkv_context *ctx, const struct qkv_bench_precision *precision) {
+    return precision->dtype == QKV_BF16 && ctx->kernels->bf16->native ? qkv_measure_bf16_peak(ctx)
+                                                                      : qkv_measure_peak(ctx);
 }
 
 void qkv_bench_list_precisions(char *text, size_t capacity) {

@@ -5,7 +5,7 @@
 #ifndef QKV_BENCH_ROOM_H
 #define QKV_BENCH_ROOM_H
 
-#include "base/base.h"
+#include "kernel/kernel.h"
 #include "lab/bench.h"
 
 /* ---- precisions (bench_precision.c) ------------------------------------------------------------------------------ */
@@ -17,15 +17,16 @@ struct qkv_bench_precision {
 };
 /* Returns the i-th precision; NULL past the last. */
 const struct qkv_bench_precision *qkv_bench_precision_at(size_t i);
-/* The FLOP/s of its products at their peak. */
-double qkv_bench_peak(const struct qkv_bench_machine *machine, const struct qkv_bench_precision *precision);
+/* Measures the FLOP/s of its products at their peak; takes some milliseconds. */
+double qkv_bench_measure_peak(struct qkv_context *ctx, const struct qkv_bench_precision *precision);
 /* "fp32, bf16" */
 void qkv_bench_list_precisions(char *text, size_t capacity);
 
 /* ---- the machine (bench_machine.c) ------------------------------------------------------------------------------- */
 
-/* Measures the peaks in some tenths of a second. */
-enum qkv_status qkv_bench_measure_machine(struct qkv_context *ctx, struct qkv_bench_machine *machine);
+/* Measures the peaks in some tenths of a second, and leaves `reading` for further measurements. */
+enum qkv_status qkv_bench_measure_machine(struct qkv_context *ctx, struct qkv_bench_machine *machine,
+                                          struct qkv_reading *reading);
 
 /* ---- a run of the benchmark (bench.c, bench_measure.c) ----------------------------------------------------------- */
 
@@ -35,6 +36,7 @@ struct qkv_bench {
     struct qkv_context *ctx;
     const struct qkv_bench_options *options;
     struct qkv_bench_machine machine;
+    struct qkv_reading reading; /* of rank 0 */
     /* of the context, which has none during the benchmark; ranks other than 0 take part only in rows of reduce */
     struct qkv_communicator ranks;
     double seconds; /* of a contestant in a round */
@@ -48,13 +50,14 @@ struct qkv_bench_contestant {
     enum qkv_status (*work)(void *argument, size_t turn); /* does the row's work once; `turn` counts up */
     void *argument;
 };
-/* Lets the contestants alternate, the library first; sets the row's times, and its share from its flops and bytes. */
+/* Lets the contestants alternate, the library first, and the peaks of the machine behind them; sets the row's times, and
+ * its share from its flops and bytes. */
 enum qkv_status qkv_bench_measure(struct qkv_bench *b, struct qkv_bench_row *row,
                                   const struct qkv_bench_contestant *contestants, size_t count);
+/* Sets the share of a row that is timed once, as a whole; measures the peaks. */
+void qkv_bench_rate(struct qkv_bench *b, struct qkv_bench_row *row);
 /* false if the caller stops the benchmark. */
 bool qkv_bench_goes_on(struct qkv_bench *b, const struct qkv_bench_row *row);
-/* Sets the share from flops, bytes and seconds. */
-void qkv_bench_rate(const struct qkv_bench *b, struct qkv_bench_row *row);
 /* Whether this much memory is free; if not, the row says that it is left out. */
 bool qkv_bench_has_memory(struct qkv_bench_row *row, size_t bytes);
 /* Writes n random elements in (−0.5, 0.5), QKV_F32 or QKV_BF16, with all threads. */

@@ -87,9 +87,9 @@
     X(void, sgd, (float *w, float *m, float *dw, float gscale, float rate, float momentum, float decay, size_t n))     \
     /* Independent fused multiply-adds in registers only, for measuring the peak; returns the FLOPs done */            \
     X(double, fma_peak, (size_t iterations))                                                                           \
-    /* Reads n floats, whole cache lines at a time, for measuring the memory; returns their sum, rounded as it */      \
-    /* comes */                                                                                                        \
-    X(double, read_all, (const float *x, size_t n))
+    /* Reads n floats for measuring the memory, as 1, 2, 4 or 8 streams of whole cache lines side by side, and */      \
+    /* prefetches what is `ahead` bytes further in each; returns their sum, rounded as it comes */                     \
+    X(double, read_all, (const float *x, size_t n, size_t streams, size_t ahead))
 
 #define QKV_NORM_CENTERED(name, text, help, centered, offset) || (kind == QKV_NORM_##name && (centered))
 #define QKV_NORM_OFFSET(name, text, help, centered, offset)   || (kind == QKV_NORM_##name && (offset) == 1)
@@ -141,10 +141,19 @@ enum qkv_status qkv_context_make(struct qkv_context **out, const struct qkv_cont
 const struct qkv_kernels *qkv_kernels_at(size_t i);
 /* The measured peak of fused multiply-adds of all threads of the context together, FLOP/s; takes about 30 ms. */
 double qkv_measure_peak(struct qkv_context *ctx);
-/* The bytes a second that all threads of the context together read from memory: from a buffer several times as large as
- * the last-level cache. Takes some tenths of a second; 0, with the sentence recorded, if there is no memory for the
- * buffer. */
-double qkv_measure_bandwidth(struct qkv_context *ctx);
+/* The speed of reading: a buffer several times as large as the last-level cache, which all threads read together in the
+ * way that was fastest at the start. Starting takes some tenths of a second, and fails with QKV_MEMORY; a measurement,
+ * in bytes a second, takes some milliseconds. */
+struct qkv_reading {
+    const struct qkv_kernels *kernels;
+    struct qkv_arena arena;
+    float *data;
+    size_t count, way;
+    double best; /* of all measurements */
+};
+enum qkv_status qkv_reading_start(struct qkv_context *ctx, struct qkv_reading *reading);
+double qkv_reading_measure(struct qkv_context *ctx, struct qkv_reading *reading);
+void qkv_reading_end(struct qkv_reading *reading);
 
 /* ---- stored weights (stored.c) --------------------------------------------------------------------------------- */
 /* n numbers of a row, from a column on, as fp32. Blocks that the range begins or ends inside are converted whole. */

@@ -101,24 +101,42 @@ double QKV_K(fma_peak)(size_t iterations) {
     return sum < 0 ? -flops : flops; /* never negative, but the compiler has to compute it */
 }
 
-/* Eight independent sums: the additions keep up with any memory. */
-double QKV_K(read_all)(const float *x, size_t n) {
-    enum { SUMS = 8 };
-    vf sum[SUMS];
-    float last[SUMS * W];
+/* Each step reads LINES cache lines, of which each has a sum: the additions keep up with any memory. */
+QKV_INLINE double read_streams(const float *x, size_t n, const size_t streams, size_t ahead) {
+    enum { LINES = 8, LINE = QKV_CACHE_LINE / sizeof(float) };
+    const size_t lines = LINES / streams, each = n / (LINES * LINE) * lines * LINE;
+    vf sum[LINES];
+    float last[LINES * W];
     QKV_UNROLL
-    for (int j = 0; j < SUMS; j++) sum[j] = vf_set(0);
-    size_t i = 0;
-    for (; n - i >= SUMS * W; i += SUMS * W) {
+    for (size_t j = 0; j < LINES; j++) sum[j] = vf_set(0);
+    for (size_t i = 0; i < each; i += lines * LINE) {
         QKV_UNROLL
-        for (int j = 0; j < SUMS; j++) sum[j] = vf_add(sum[j], vf_load(x + i + j * W));
+        for (size_t j = 0; j < LINES; j++) {
+            const float *line = x + j / lines * each + i + j % lines * LINE;
+            if (ahead) QKV_PREFETCH((const void *)((uintptr_t)line + ahead));
+            QKV_UNROLL
+            for (size_t v = 0; v < LINE; v += W) sum[j] = vf_add(sum[j], vf_load(line + v));
+        }
     }
     QKV_UNROLL
-    for (int j = 0; j < SUMS; j++) vf_store(last + j * W, sum[j]);
+    for (size_t j = 0; j < LINES; j++) vf_store(last + j * W, sum[j]);
     double total = 0;
-    for (int j = 0; j < SUMS * W; j++) total += (double)last[j];
-    for (; i < n; i++) total += (double)x[i];
+    for (size_t j = 0; j < LINES * W; j++) total += (double)last[j];
+    for (size_t i = each * streams; i < n; i++) total += (double)x[i];
     return total;
+}
+
+double QKV_K(read_all)(const float *x, size_t n, size_t streams, size_t ahead) {
+    switch (streams) {
+    case 8:
+        return read_streams(x, n, 8, ahead);
+    case 4:
+        return read_streams(x, n, 4, ahead);
+    case 2:
+        return read_streams(x, n, 2, ahead);
+    default:
+        return read_streams(x, n, 1, ahead);
+    }
 }
 
 void QKV_K(clip)(float *x, uint8_t *inside, float limit, size_t n) {
