@@ -253,6 +253,7 @@ static struct qkv_gemm_few few_of(const struct product *p, size_t n, size_t end)
                                  .K = p->K,
                                  .run = p->kc,
                                  .a = p->a,
+                                 .across = p->packed_a,
                                  .c = p->c + n,
                                  .ldc = p->ldc,
                                  .accumulate = p->call->accumulate,
@@ -278,6 +279,7 @@ static void few_converted(const struct product *p, size_t n, size_t end) {
             struct qkv_gemm_few few = few_of(p, n, n + columns);
             few.K = terms;
             few.a = gemm_at(p->a, 0, k);
+            if (few.across) few.across += k * QKV_FEW_ROWS;
             few.b = floats;
             few.b_stride = stride;
             few.accumulate = p->call->accumulate || k > 0;
@@ -326,8 +328,23 @@ static void few_item(void *argument, size_t item, int thread) {
     qkv_epilogue_block(p->table, p->call, p->counts, 0, 0, p->M, n, end - n);
 }
 
-/* Needs no scratch: a step of decoding only reads B. */
-static void run_few(struct qkv_context *ctx, struct product *p) {
+/* Rows of A side by side: rows that lie far apart would often share a set of the first cache, also with columns of B. */
+static void few_across(void *argument, size_t item, int thread) {
+    (void)item, (void)thread;
+    const struct product *p = argument;
+    for (size_t m = 0; m < p->M; m++) {
+        const float *row = p->a.data + m * p->a.row_stride;
+        for (size_t k = 0; k < p->K; k++) p->packed_a[k * QKV_FEW_ROWS + m] = row[k];
+    }
+}
+
+static enum qkv_status run_few(struct qkv_context *ctx, struct qkv_arena *scratch, struct product *p) {
+    const size_t mark = qkv_arena_mark(scratch);
+    if (p->M > QKV_FEW_PAIR) {
+        p->packed_a = qkv_arena_take(scratch, p->K, QKV_FEW_ROWS * sizeof(float));
+        if (!p->packed_a) return QKV_MEMORY;
+        qkv_parallel(ctx, 1, few_across, p);
+    }
     p->kc = qkv_gemm_run_length(p->K);
     p->column_panels = qkv_pieces(p->N, p->kernels->nr);
     p->column_blocks = qkv_min(wanted_items(p, (size_t)ctx->threads), p->column_panels);
@@ -335,6 +352,8 @@ static void run_few(struct qkv_context *ctx, struct product *p) {
     p->counts = &count;
     qkv_epilogue_begin(ctx, p->call, p->counts, 1, p->column_blocks);
     qkv_parallel(ctx, p->column_blocks, few_item, p);
+    qkv_arena_release(scratch, mark);
+    return QKV_OK;
 }
 
 /* ---- product ---------------------------------------------------------------------------------------------------- */
@@ -384,10 +403,8 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, con
     assert(!reads || p.a.row_stride == 1 || p.a.column_stride == 1);
     assert(!reads || p.b.row_stride == 1 || p.b.column_stride == 1);
     assert(call->dtype == QKV_F32 && (!reads || call->a.dtype == QKV_F32));
-    if (p.M <= QKV_FEW_ROWS && p.a.column_stride == 1 && (weights ? call->stored.transposed : p.b.row_stride == 1)) {
-        run_few(ctx, &p);
-        return QKV_OK;
-    }
+    if (p.M <= QKV_FEW_ROWS && p.a.column_stride == 1 && (weights ? call->stored.transposed : p.b.row_stride == 1))
+        return run_few(ctx, scratch, &p);
     gemm_plan(ctx, &p);
     const size_t mark = qkv_arena_mark(scratch), threads = (size_t)ctx->threads;
     p.packed_b = qkv_arena_take(scratch, p.shared ? 1 : threads, p.b_floats * sizeof(float));

@@ -37,13 +37,14 @@ struct qkv_gemm_block {
 };
 
 /* A few rows of C (as in decoding) if A's rows and B's columns are contiguous along k: B is transposed in registers. */
-enum { QKV_FEW_ROWS = 8 };
+enum { QKV_FEW_ROWS = 8, QKV_FEW_PAIR = 2 };
 struct qkv_gemm_few {
     size_t rows, columns, K; /* rows <= QKV_FEW_ROWS */
     size_t run;              /* terms of a run, <= QKV_GEMM_RUN_MAX; the last may be shorter */
     struct qkv_matrix a;
-    const void *b;   /* floats; in a format's own kernel in that format, perhaps unaligned */
-    size_t b_stride; /* numbers between columns */
+    const float *across; /* of more than QKV_FEW_PAIR rows: A[m][k] at [k·QKV_FEW_ROWS + m] */
+    const void *b;       /* floats; in a format's own kernel in that format, perhaps unaligned */
+    size_t b_stride;     /* numbers between columns */
     float *c;
     size_t ldc;
     bool accumulate;

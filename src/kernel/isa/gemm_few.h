@@ -7,8 +7,8 @@
  * in short blocks, one after the other: columns with one run each would be as many places in memory, and a block of
  * them larger than the first cache. The sums of a column's runs are added in order.
  *
- * With more than PAIR rows the work hides how columns lie in memory: a vector of columns goes through one run after the
- * other, for up to eight rows at once. Further rows find the run in the first cache. */
+ * With more than QKV_FEW_PAIR rows, a vector of columns goes through one run after the other, for up to eight rows at
+ * once. */
 #ifndef QKV_ISA_GEMM_FEW_H
 #define QKV_ISA_GEMM_FEW_H
 
@@ -23,10 +23,10 @@ enum few_kind { FEW_KIND_F32, FEW_KIND_BF16, FEW_KIND_F16 };
 struct few_shape {
     enum few_kind kind;
     size_t runs, rows, lines;
+    bool across; /* A is read across its rows */
 };
 
 enum {
-    PAIR = 2,  /* maximum of rows for which several runs of a column go together */
     GROUP = 4, /* maximum of runs of a column that are processed together */
     LINES = 16,
     LINES_MAX = 2 * LINES,
@@ -66,18 +66,14 @@ QKV_INLINE vf few_odd(const enum few_kind kind, vi words) {
 /* The terms of A for `runs` runs together: with one run, as they are; else term k of all runs together, as four
  * numbers. */
 struct few_left {
-    const float *row[QKV_FEW_ROWS]; /* of more than PAIR rows, every third */
-    size_t stride;                  /* then: between rows */
+    const float *row[QKV_FEW_PAIR];
+    const float *across; /* of more rows: element (m, k) at [k·QKV_FEW_ROWS + m] */
     vi run_of_lane[LINES_MAX / W];
 };
 
-QKV_INLINE size_t few_pointers(const struct few_shape s) {
-    return s.rows > PAIR ? (s.rows + 2) / 3 : s.rows;
-}
-
 /* Term k of each lane's run. */
 QKV_INLINE vf few_left(const struct few_shape s, const struct few_left *a, size_t m, size_t v, size_t k) {
-    if (s.rows > PAIR) return vf_set(a->row[m / 3][m % 3 * a->stride + k]);
+    if (s.across) return vf_set(a->across[k * QKV_FEW_ROWS + m]);
     if (s.runs == 1) return vf_set(a->row[m][k]);
     const float *four = a->row[m] + GROUP * k;
     const bool in_order = W % GROUP == 0 && GROUP % s.runs == 0;
@@ -86,7 +82,7 @@ QKV_INLINE vf few_left(const struct few_shape s, const struct few_left *a, size_
 
 /* All runs together; the four numbers repeat if there are fewer runs. */
 QKV_INLINE struct few_left few_together(const struct few_shape s, const struct qkv_gemm_few *f,
-                                        float four[PAIR][GROUP * QKV_GEMM_RUN_MAX]) {
+                                        float four[QKV_FEW_PAIR][GROUP * QKV_GEMM_RUN_MAX]) {
     struct few_left a;
     uint32_t run_of_lane[LINES_MAX];
     for (size_t l = 0; l < LINES_MAX; l++) run_of_lane[l] = (uint32_t)(l % s.runs);
@@ -172,8 +168,11 @@ QKV_INLINE void few_square(const struct few_shape s, vf sum[QKV_FEW_ROWS], const
     struct few_left own = *left, *const a = &own;
     vf transposed[W];
     FEW_ONE_POINTER(b);
-    QKV_UNROLL
-    for (size_t m = 0; m < few_pointers(s); m++) FEW_ONE_POINTER(own.row[m]);
+    if (s.across) {
+        FEW_ONE_POINTER(own.across);
+    } else {
+        for (size_t m = 0; m < s.rows; m++) FEW_ONE_POINTER(own.row[m]);
+    }
     few_transposed(s, transposed, b, lines, v, next);
     if (s.kind == FEW_KIND_F32) {
         QKV_UNROLL
@@ -260,7 +259,7 @@ QKV_INLINE void few_give(const struct few_shape s, const struct qkv_gemm_few *f,
 QKV_INLINE void few_columns(const struct few_shape s, const struct qkv_gemm_few *f) {
     const size_t size = few_size(s.kind), column = f->b_stride * size, wide = s.lines / s.runs;
     const struct few_lines lines = {f->run * size, column, f->columns < wide ? f->columns : wide};
-    float four[PAIR][GROUP * QKV_GEMM_RUN_MAX], out[QKV_FEW_ROWS][LINES_MAX];
+    float four[QKV_FEW_PAIR][GROUP * QKV_GEMM_RUN_MAX], out[QKV_FEW_ROWS][LINES_MAX];
     struct few_left a = few_together(s, f, four);
     for (size_t n = 0, end; n < f->columns; n = end) {
         end = f->columns - n < wide ? f->columns : n + wide;
@@ -290,17 +289,31 @@ QKV_INLINE void few_some_rows(const struct few_shape s, const struct qkv_gemm_fe
                               struct few_next next) {
     const unsigned char *b = (const unsigned char *)f->b + first * lines->column + k * few_size(s.kind);
     float out[QKV_FEW_ROWS][LINES_MAX];
-    struct few_left a = {.stride = f->a.row_stride};
+    const struct few_left a = {.across = f->across + k * QKV_FEW_ROWS + m};
     struct qkv_gemm_few rows = *f;
     rows.c += m * f->ldc;
-    QKV_UNROLL
-    for (size_t i = 0; i < few_pointers(s); i++)
-        a.row[i] = f->a.data + (m + (s.rows > PAIR ? 3 : 1) * i) * f->a.row_stride + k;
     few_block(s, &a, b, lines, terms, next, out);
     few_give(s, &rows, n, end, f->accumulate || k > 0, k + terms == f->K, out[0] + (n - first));
 }
 
-/* More than PAIR rows: eight, four, two or one at a time. */
+/* The same for all rows: eight, four, two or one at a time. The later ones find B in the first cache. */
+QKV_INLINE void few_all_rows(const enum few_kind kind, const struct qkv_gemm_few *f, size_t n, size_t end, size_t first,
+                             size_t k, size_t terms, const struct few_lines *lines, struct few_next next) {
+    for (size_t m = 0, rows; m < f->rows; m += rows) {
+        const size_t left = f->rows - m;
+        rows = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        if (rows == 8)
+            few_some_rows((struct few_shape){kind, 1, 8, W, true}, f, m, n, end, first, k, terms, lines, next);
+        else if (rows == 4)
+            few_some_rows((struct few_shape){kind, 1, 4, W, true}, f, m, n, end, first, k, terms, lines, next);
+        else if (rows == 2)
+            few_some_rows((struct few_shape){kind, 1, 2, W, true}, f, m, n, end, first, k, terms, lines, next);
+        else
+            few_some_rows((struct few_shape){kind, 1, 1, W, true}, f, m, n, end, first, k, terms, lines, next);
+    }
+}
+
+/* More than QKV_FEW_PAIR rows. */
 QKV_INLINE void few_more(const enum few_kind kind, const struct qkv_gemm_few *f) {
     const size_t size = few_size(kind), column = f->b_stride * size;
     const struct few_lines lines = {f->run * size, column, f->columns < W ? f->columns : W};
@@ -312,18 +325,7 @@ QKV_INLINE void few_more(const enum few_kind kind, const struct qkv_gemm_few *f)
             const size_t terms = f->K - k < f->run ? f->K - k : f->run, stop = k + terms;
             const uintptr_t after = stop < f->K ? first * column + stop * size : end * column;
             const struct few_next next = {(uintptr_t)f->b + after, 0, lines.run, column};
-            for (size_t m = 0, rows; m < f->rows; m += rows) {
-                const size_t left = f->rows - m;
-                rows = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-                if (rows == 8)
-                    few_some_rows((struct few_shape){kind, 1, 8, W}, f, m, n, end, first, k, terms, &lines, next);
-                else if (rows == 4)
-                    few_some_rows((struct few_shape){kind, 1, 4, W}, f, m, n, end, first, k, terms, &lines, next);
-                else if (rows == 2)
-                    few_some_rows((struct few_shape){kind, 1, 2, W}, f, m, n, end, first, k, terms, &lines, next);
-                else
-                    few_some_rows((struct few_shape){kind, 1, 1, W}, f, m, n, end, first, k, terms, &lines, next);
-            }
+            few_all_rows(kind, f, n, end, first, k, terms, &lines, next);
             k = stop;
         } while (k < f->K);
     }
@@ -333,9 +335,9 @@ QKV_INLINE void few_more(const enum few_kind kind, const struct qkv_gemm_few *f)
  * short. */
 QKV_INLINE void few_halves(const enum few_kind kind, const size_t rows, const struct qkv_gemm_few *f) {
     if (W == LINES && LINES_MAX * f->b_stride * few_size(kind) <= SHORT)
-        few_columns((struct few_shape){kind, 1, rows, LINES_MAX}, f);
+        few_columns((struct few_shape){kind, 1, rows, LINES_MAX, false}, f);
     else
-        few_columns((struct few_shape){kind, 1, rows, LINES}, f);
+        few_columns((struct few_shape){kind, 1, rows, LINES, false}, f);
 }
 
 /* More than GROUP runs are processed one after the other, one vector of columns at a time. If a vector has fewer than
@@ -345,7 +347,7 @@ QKV_INLINE void few_floats(const size_t rows, const struct qkv_gemm_few *f) {
     struct qkv_gemm_few part = *f;
     size_t left = f->K;
     if (W < LINES && left > GROUP * f->run && left <= APART * f->run) {
-        few_columns((struct few_shape){FEW_KIND_F32, 1, rows, W}, f);
+        few_columns((struct few_shape){FEW_KIND_F32, 1, rows, W, false}, f);
         return;
     }
     do {
@@ -353,13 +355,13 @@ QKV_INLINE void few_floats(const size_t rows, const struct qkv_gemm_few *f) {
         part.K = whole ? left : GROUP * f->run;
         part.bias = whole ? f->bias : NULL;
         if (part.K == 4 * f->run)
-            few_columns((struct few_shape){FEW_KIND_F32, 4, rows, LINES}, &part);
+            few_columns((struct few_shape){FEW_KIND_F32, 4, rows, LINES, false}, &part);
         else if (part.K == 3 * f->run)
-            few_columns((struct few_shape){FEW_KIND_F32, 3, rows, LINES}, &part);
+            few_columns((struct few_shape){FEW_KIND_F32, 3, rows, LINES, false}, &part);
         else if (part.K == 2 * f->run)
-            few_columns((struct few_shape){FEW_KIND_F32, 2, rows, LINES}, &part);
+            few_columns((struct few_shape){FEW_KIND_F32, 2, rows, LINES, false}, &part);
         else
-            few_columns((struct few_shape){FEW_KIND_F32, 1, rows, LINES}, &part);
+            few_columns((struct few_shape){FEW_KIND_F32, 1, rows, LINES, false}, &part);
         part.a.data += part.K;
         part.b = (const float *)part.b + part.K;
         part.accumulate = true;
@@ -370,7 +372,7 @@ QKV_INLINE void few_floats(const size_t rows, const struct qkv_gemm_few *f) {
 QKV_INLINE void few_product(const enum few_kind kind, const struct qkv_gemm_few *f) {
     if (kind == FEW_KIND_F32 && f->rows == 1)
         few_floats(1, f);
-    else if (f->rows > PAIR)
+    else if (f->rows > QKV_FEW_PAIR)
         few_more(kind, f);
     else if (kind == FEW_KIND_F32)
         few_floats(2, f);
