@@ -109,14 +109,13 @@ enum qkv_status qkv_distance_check(struct qkv_context *ctx, const char *name, co
  * has the keys `where`position.fraction and `head`, whose value is `width`. */
 enum qkv_status qkv_rotation_check(struct qkv_context *ctx, const char *name, const char *where,
                                    const struct qkv_position_spec *position, const char *head, int width);
-/* The angle of pair p at position t: t·frequencies[p], or t·base^(−p/pairs) if `frequencies` is NULL. Cosine and sine
- * are multiplied by `factor`. */
+/* The angle of pair p at position t: t·frequencies[p], or t·base^(−p/pairs) if `frequencies` is NULL, which is slower
+ * for several rows. Cosine and sine are multiplied by `factor`. */
 struct qkv_turn_rule {
     double base, factor;
     const double *frequencies; /* (pairs) or NULL */
 };
-/* The rule for sequences of `length` positions; context: of the model. `frequencies` (pairs) receives its list, if it
- * has one. */
+/* The rule for sequences of `length` positions; context: of the model. `frequencies` (pairs) receives its list. */
 struct qkv_turn_rule qkv_turn_rule_of(const struct qkv_position_spec *position, size_t length, size_t context,
                                       size_t pairs, double *frequencies);
 /* Cosine and sine of each pair's angle at position t: (pairs,2). */
@@ -133,9 +132,8 @@ bool qkv_scaling_same(const struct qkv_scaling_spec *a, const struct qkv_scaling
  * `where`position.scaling.factor and so on. */
 enum qkv_status qkv_scaling_check(struct qkv_context *ctx, const char *name, const char *where,
                                   const struct qkv_position_spec *position, size_t pairs);
-/* The base of the wavelengths for sequences of `length`; whether frequencies are in a list instead, and the list. */
+/* For sequences of `length`: the base of the wavelengths, and the frequency of each pair (pairs). */
 double qkv_rotation_base(const struct qkv_position_spec *position, size_t length, size_t pairs);
-bool qkv_rotation_is_listed(const struct qkv_position_spec *position);
 void qkv_rotation_frequencies(const struct qkv_position_spec *position, size_t length, size_t pairs,
                               double *frequencies);
 /* The factor of cosines and sines; context: of the model. */

@@ -14,8 +14,7 @@
  * A layer that shares reads c and r of another layer, which are what a cache stores; its q, k_b, v_b and o are its
  * own. */
 #include "attention/form.h"
-
-#include <math.h>
+#include "base/math.h"
 
 /* The linears of the form among the parameters, and its norms. */
 enum {
@@ -48,7 +47,7 @@ static double latent_scale(const struct qkv_attention_spec *spec) {
     const bool stretched = spec->position.kind == QKV_POSITION_ROPE && scaling->given &&
                            scaling->kind == QKV_SCALING_YARN && scaling->factor > 1;
     if (!stretched || !(scaling->mscale_all_dim > 0)) return scale;
-    const double m = 0.1 * scaling->mscale_all_dim * log(scaling->factor) + 1;
+    const double m = 0.1 * scaling->mscale_all_dim * qkv_log(scaling->factor) + 1;
     return scale * m * m;
 }
 

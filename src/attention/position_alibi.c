@@ -4,8 +4,7 @@
  * paper's slopes, rounded to bf16, and multiplies the bias by 1/sqrt(D), as it does scores. Trainable slopes begin with
  * these. */
 #include "attention/attention.h"
-
-#include <math.h>
+#include "base/math.h"
 
 static double alibi_press(size_t h, size_t H) {
     size_t power = 1;
@@ -27,8 +26,8 @@ static double alibi_mpt(size_t h, size_t H, double max) {
 }
 
 float qkv_alibi_slope(const struct qkv_position_spec *position, size_t h, size_t H) {
-    if (position->form == QKV_ALIBI_MPT) return (float)pow(2, alibi_mpt(h, H, position->max));
-    float slope = (float)pow(2, alibi_press(h, H));
+    if (position->form == QKV_ALIBI_MPT) return (float)qkv_pow(2, alibi_mpt(h, H, position->max));
+    float slope = (float)qkv_pow(2, alibi_press(h, H));
     if (position->form == QKV_ALIBI_FALCON) {
         uint16_t half;
         qkv_from_float(&half, &slope, QKV_BF16, 1);

@@ -3,8 +3,7 @@
  * attention is not causal, half of all buckets are for keys after the query. The logarithm is fp32 and truncated, as in
  * published models. */
 #include "attention/attention.h"
-
-#include <math.h>
+#include "base/math.h"
 
 struct buckets {
     size_t zero;
@@ -22,7 +21,8 @@ static int32_t bucket_of(const struct buckets *b, int64_t distance) {
     const int first = !b->causal && distance > 0 ? side : 0;
     const int64_t far = b->causal ? (distance < 0 ? -distance : 0) : distance < 0 ? -distance : distance;
     if (far < exact) return first + (int32_t)far;
-    const float whole = (float)log((double)b->max_distance / exact), part = logf((float)far / (float)exact);
+    const float whole = (float)qkv_log((double)b->max_distance / exact);
+    const float part = (float)qkv_log((double)((float)far / (float)exact));
     const float at = part / whole * (float)(side - exact);
     return first + (at < (float)(side - exact) ? exact + (int32_t)at : side - 1);
 }

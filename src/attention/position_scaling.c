@@ -4,8 +4,7 @@
  * Chen et al. 2023 (position interpolation), Peng et al. 2023 (YaRN, with NTK-aware and dynamic scaling in its section
  * 3), Ding et al. 2024 (LongRoPE), and Llama 3.1's rule, as in modeling_rope_utils.py of Hugging Face transformers. */
 #include "attention/attention.h"
-
-#include <math.h>
+#include "base/math.h"
 
 #define PI 3.14159265358979323846
 
@@ -44,24 +43,24 @@ bool qkv_scaling_same(const struct qkv_scaling_spec *a, const struct qkv_scaling
 
 /* theta·growth^(d/(d − 2)). */
 static double scaling_base(const struct qkv_position_spec *p, double growth, size_t pairs) {
-    return p->theta * pow(growth, (double)pairs / ((double)pairs - 1));
+    return p->theta * qkv_pow(growth, (double)pairs / ((double)pairs - 1));
 }
 
 /* The beginning or end of yarn's ramp: the pair, as a real number, that makes `beta` full rotations within the original
  * context. */
 static double scaling_yarn_end(const struct qkv_position_spec *p, double beta, size_t pairs) {
     const double d = 2 * (double)pairs;
-    return d * log(p->scaling.original_context / (beta * 2 * PI)) / (2 * log(p->theta));
+    return d * qkv_log(p->scaling.original_context / (beta * 2 * PI)) / (2 * qkv_log(p->theta));
 }
 
 static double scaling_yarn(const struct qkv_position_spec *p, double f, size_t j, size_t pairs) {
     const struct qkv_scaling_spec *s = &p->scaling;
     double low = scaling_yarn_end(p, s->beta_fast, pairs), high = scaling_yarn_end(p, s->beta_slow, pairs);
-    if (s->truncate) low = floor(low), high = ceil(high);
-    low = fmax(low, 0);
-    high = fmin(high, 2 * (double)pairs - 1);
+    if (s->truncate) low = qkv_floor(low), high = qkv_ceil(high);
+    low = qkv_fmax(low, 0);
+    high = qkv_fmin(high, 2 * (double)pairs - 1);
     if (low == high) high += 0.001;
-    const double ramp = fmin(fmax(((double)j - low) / (high - low), 0), 1);
+    const double ramp = qkv_fmin(qkv_fmax(((double)j - low) / (high - low), 0), 1);
     return f / s->factor * ramp + f * (1 - ramp);
 }
 
@@ -82,18 +81,13 @@ double qkv_rotation_base(const struct qkv_position_spec *p, size_t length, size_
     return scaling_base(p, s->factor * (double)length / original - (s->factor - 1), pairs);
 }
 
-bool qkv_rotation_is_listed(const struct qkv_position_spec *p) {
-    const enum qkv_scaling_kind kind = p->scaling.kind;
-    return p->scaling.given && kind != QKV_SCALING_NTK && kind != QKV_SCALING_DYNAMIC;
-}
-
 void qkv_rotation_frequencies(const struct qkv_position_spec *p, size_t length, size_t pairs, double *frequencies) {
     const struct qkv_scaling_spec *s = &p->scaling;
     const bool longer = length > (size_t)s->original_context;
     const double base = qkv_rotation_base(p, length, pairs);
     for (size_t j = 0; j < pairs; j++) {
-        const double f = pow(base, -(double)j / (double)pairs);
-        switch (s->kind) {
+        const double f = qkv_pow(base, -(double)j / (double)pairs);
+        switch (s->given ? s->kind : QKV_SCALING_COUNT) {
         case QKV_SCALING_LINEAR:
             frequencies[j] = f / s->factor;
             break;
@@ -106,14 +100,14 @@ void qkv_rotation_frequencies(const struct qkv_position_spec *p, size_t length, 
         case QKV_SCALING_LONGROPE:
             frequencies[j] = f / (longer ? s->long_factors.values[j] : s->short_factors.values[j]);
             break;
-        default:
+        default: /* of NTK and DYNAMIC the base has the scaling */
             frequencies[j] = f;
         }
     }
 }
 
 static double scaling_mscale(double factor, double k) {
-    return factor > 1 ? 0.1 * k * log(factor) + 1 : 1;
+    return factor > 1 ? 0.1 * k * qkv_log(factor) + 1 : 1;
 }
 
 double qkv_rotation_factor(const struct qkv_position_spec *p, size_t context) {
@@ -121,7 +115,8 @@ double qkv_rotation_factor(const struct qkv_position_spec *p, size_t context) {
     if (!s->given) return 1;
     if (s->attention_factor != 0) return s->attention_factor;
     const double factor = s->factor != 0 ? s->factor : (double)context / s->original_context;
-    if (s->kind == QKV_SCALING_LONGROPE) return factor > 1 ? sqrt(1 + log(factor) / log(s->original_context)) : 1;
+    if (s->kind == QKV_SCALING_LONGROPE)
+        return factor > 1 ? sqrt(1 + qkv_log(factor) / qkv_log(s->original_context)) : 1;
     if (s->kind != QKV_SCALING_YARN) return 1;
     if (s->mscale == 0 || s->mscale_all_dim == 0) return scaling_mscale(factor, 1);
     return scaling_mscale(factor, s->mscale) / scaling_mscale(factor, s->mscale_all_dim);

@@ -2,8 +2,7 @@
  *
  * (x, y) of a pair become (x·cos − y·sin, x·sin + y·cos). A rotation's gradient is the inverse rotation. */
 #include "attention/attention.h"
-
-#include <math.h>
+#include "base/math.h"
 
 static enum qkv_status rotate_view_check(struct qkv_context *ctx, const struct qkv_view *x,
                                          const struct qkv_rotation *r) {
@@ -53,20 +52,30 @@ enum qkv_status qkv_rotate(struct qkv_context *ctx, const struct qkv_view *x, co
 
 struct qkv_turn_rule qkv_turn_rule_of(const struct qkv_position_spec *position, size_t length, size_t context,
                                       size_t pairs, double *frequencies) {
-    const bool listed = qkv_rotation_is_listed(position);
-    if (listed) qkv_rotation_frequencies(position, length, pairs, frequencies);
+    qkv_rotation_frequencies(position, length, pairs, frequencies);
     return (struct qkv_turn_rule){.base = qkv_rotation_base(position, length, pairs),
                                   .factor = qkv_rotation_factor(position, context),
-                                  .frequencies = listed ? frequencies : NULL};
+                                  .frequencies = frequencies};
 }
 
 void qkv_rotation_row(const struct qkv_turn_rule *rule, size_t t, size_t pairs, float *row) {
     for (size_t p = 0; p < pairs; p++) {
-        const double f = rule->frequencies ? rule->frequencies[p] : pow(rule->base, -(double)p / (double)pairs);
+        const double f = rule->frequencies ? rule->frequencies[p] : qkv_pow(rule->base, -(double)p / (double)pairs);
         const double angle = (double)t * f;
-        row[2 * p] = (float)(rule->factor * cos(angle));
-        row[2 * p + 1] = (float)(rule->factor * sin(angle));
+        row[2 * p] = (float)(rule->factor * qkv_cos(angle));
+        row[2 * p + 1] = (float)(rule->factor * qkv_sin(angle));
     }
+}
+
+/* qkv_rotation_table_of without the checks. */
+static enum qkv_status rotation_fill(struct qkv_context *ctx, const struct qkv_position_spec *position, size_t context,
+                                     size_t length, size_t count, size_t pairs, float *table) {
+    double *frequencies = qkv_allocate(ctx, pairs + 1, sizeof *frequencies);
+    if (!frequencies) return QKV_MEMORY;
+    const struct qkv_turn_rule rule = qkv_turn_rule_of(position, length, context, pairs, frequencies);
+    for (size_t t = 0; t < count; t++) qkv_rotation_row(&rule, t, pairs, table + t * pairs * 2);
+    qkv_free(frequencies);
+    return QKV_OK;
 }
 
 enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t count, size_t pairs, float *table) {
@@ -81,9 +90,8 @@ enum qkv_status qkv_rotation_table(struct qkv_context *ctx, double theta, size_t
         return qkv_fail(ctx, QKV_SHAPE, "rotate: a table of %zu positions and %zu pairs cannot be addressed", count,
                         pairs);
     if (entries && !table) return qkv_fail(ctx, QKV_ARGUMENT, "rotate: the table is NULL");
-    const struct qkv_turn_rule rule = {.base = theta, .factor = 1};
-    for (size_t t = 0; t < count; t++) qkv_rotation_row(&rule, t, pairs, table + t * pairs * 2);
-    return QKV_OK;
+    const struct qkv_position_spec plain = {.kind = QKV_POSITION_ROPE, .theta = theta};
+    return entries ? rotation_fill(ctx, &plain, count, count, count, pairs, table) : QKV_OK;
 }
 
 static enum qkv_status rotation_check_spec(struct qkv_context *ctx, const struct qkv_position_spec *p, size_t context,
@@ -114,12 +122,7 @@ enum qkv_status qkv_rotation_table_of(struct qkv_context *ctx, const struct qkv_
         return qkv_fail(ctx, QKV_SHAPE, "rotate: a table of %zu positions and %zu pairs cannot be addressed", count,
                         pairs);
     if (entries && !table) return qkv_fail(ctx, QKV_ARGUMENT, "rotate: the table is NULL");
-    double *frequencies = qkv_allocate(ctx, pairs + 1, sizeof *frequencies);
-    if (!frequencies) return QKV_MEMORY;
-    const struct qkv_turn_rule rule = qkv_turn_rule_of(position, length, context, pairs, frequencies);
-    for (size_t t = 0; t < count; t++) qkv_rotation_row(&rule, t, pairs, table + t * pairs * 2);
-    qkv_free(frequencies);
-    return QKV_OK;
+    return rotation_fill(ctx, position, context, length, count, pairs, table);
 }
 
 void qkv_alibi_slopes(size_t H, float *slopes) {

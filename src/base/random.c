@@ -1,8 +1,7 @@
 /* random: Threefry-2x32-20 (Salmon, Moraes, Dror & Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3") and its
  * distributions: uniform, normal (Box & Muller 1958) and bounded integers. */
-#include <math.h>
-
 #include "base/base.h"
+#include "base/math.h"
 
 #define ROUNDS 20
 
@@ -51,8 +50,8 @@ double qkv_random_uniform(struct qkv_random *random) {
 
 double qkv_random_normal(struct qkv_random *random) {
     const double two_pi = 6.283185307179586476925;
-    double radius = sqrt(-2.0 * log(1.0 - qkv_random_uniform(random))); /* in (0, 1], so the logarithm is finite */
-    return radius * cos(two_pi * qkv_random_uniform(random));
+    double radius = sqrt(-2.0 * qkv_log(1.0 - qkv_random_uniform(random))); /* in (0, 1], so the logarithm is finite */
+    return radius * qkv_cos(two_pi * qkv_random_uniform(random));
 }
 
 uint64_t qkv_random_below(struct qkv_random *random, uint64_t bound) {

@@ -1,8 +1,8 @@
 /* Values of config.json as values of a spec, and the reverse. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/math.h"
 #include "family/family.h"
 #include "model/spec.h"
 
@@ -87,7 +87,7 @@ static double config_number(const json_t *config, const char *key) {
 
 /* A whole number; a file's number may be of any size. */
 static json_t *there_whole(double x) {
-    return json_integer((json_int_t)fmax(fmin(x, 1e15), -1e15));
+    return json_integer((json_int_t)qkv_fmax(qkv_fmin(x, 1e15), -1e15));
 }
 
 static json_t *there_rsqrt(const json_t *config, const json_t *x) {
@@ -169,13 +169,13 @@ static json_t *there_side(const json_t *config, const json_t *x) {
 static json_t *there_patches(const json_t *config, const json_t *x) {
     const double patch = json_number_value(side_of(qkv_family_get(config, "patch_size"), 0));
     const double down = json_number_value(side_of(x, 0)), across = json_number_value(side_of(x, 1));
-    return there_whole(patch > 0 ? floor(down / patch) * floor(across / patch) + 1 : 1);
+    return there_whole(patch > 0 ? qkv_floor(down / patch) * qkv_floor(across / patch) + 1 : 1);
 }
 
 /* A window of that many positions to both sides: the positions in all. */
 static json_t *there_sides(const json_t *config, const json_t *x) {
     (void)config;
-    return there_whole(floor(json_number_value(x) / 2) + 1);
+    return there_whole(qkv_floor(json_number_value(x) / 2) + 1);
 }
 
 /* A window of Gemma 3, which is to both sides where attention is bidirectional. */
@@ -278,7 +278,7 @@ static json_t *there_scaling(const json_t *config, const json_t *x) {
 
 /* A number; one that differs from a whole number by rounding only is whole. */
 static json_t *back_number(double x) {
-    const double whole = nearbyint(x);
+    const double whole = qkv_rint(x);
     return fabs(x - whole) <= 1e-9 * fabs(x) ? json_integer((json_int_t)whole) : json_real(x);
 }
 
@@ -308,7 +308,7 @@ static json_t *back_zero(const struct qkv_spec *spec, const json_t *x) {
 /* Classes with types look up one per token, so they need at least one. */
 static json_t *back_types(const struct qkv_spec *spec, const json_t *x) {
     (void)spec;
-    return json_integer((json_int_t)fmax(json_number_value(x), 1));
+    return json_integer((json_int_t)qkv_fmax(json_number_value(x), 1));
 }
 
 static json_t *back_rotary(const struct qkv_spec *spec, const json_t *x) {

@@ -1,9 +1,9 @@
 /* Answers to questions about a text: the span of the text that is likeliest by the model's two scores of each token,
  * for the beginning and for the end. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/math.h"
 #include "base/sized_options.h"
 #include "generate/line_batches.h"
 #include "model/decode.h"
@@ -90,7 +90,7 @@ static bool answer_softmax(const float *scores, const bool *part, size_t T, doub
         if (!isfinite(scores[2 * t])) return false;
         if (part[t] && (double)scores[2 * t] > largest) largest = (double)scores[2 * t];
     }
-    for (size_t t = 0; t < T; t++) sum += p[t] = part[t] ? exp((double)scores[2 * t] - largest) : 0;
+    for (size_t t = 0; t < T; t++) sum += p[t] = part[t] ? qkv_exp((double)scores[2 * t] - largest) : 0;
     for (size_t t = 0; t < T && sum > 0; t++) p[t] /= sum;
     return true;
 }

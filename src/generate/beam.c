@@ -14,10 +14,10 @@
  * `beam` likeliest continuations; else it is cut. */
 #include "generate/search.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/math.h"
 #include "backend/backends.h"
 #include "generate/generate.h"
 
@@ -32,7 +32,7 @@ static bool beam_ends(const struct qkv_search_rules *rules, int32_t id) {
 }
 
 static double score_of(const struct qkv_beam *b, double log_probability, size_t tokens) {
-    return log_probability / pow((5 + (double)tokens) / 6, b->rules->options->length_penalty);
+    return log_probability / qkv_pow((5 + (double)tokens) / 6, b->rules->options->length_penalty);
 }
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
@@ -105,8 +105,8 @@ static bool beam_decided(const struct qkv_beam *b) {
     if (o->beam == 1 && b->finished_count) return true;
     if (b->finished_count < o->n_best) return false;
     double best = -INFINITY;
-    for (size_t r = 0; r < b->live; r++) best = fmax(best, b->sums[r]);
-    double bound = fmax(score_of(b, best, b->length), score_of(b, best, b->max_length + 1));
+    for (size_t r = 0; r < b->live; r++) best = qkv_fmax(best, b->sums[r]);
+    double bound = qkv_fmax(score_of(b, best, b->length), score_of(b, best, b->max_length + 1));
     return !(bound > b->finished[o->n_best - 1].score);
 }
 

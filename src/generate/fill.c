@@ -1,9 +1,9 @@
 /* Filling masks: the likeliest tokens for each <mask> of a text, by an encoder that is trained to predict hidden
  * tokens (Devlin et al. 2018). */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/math.h"
 #include "base/sized_options.h"
 #include "generate/line_batches.h"
 #include "model/spec.h"
@@ -106,9 +106,9 @@ static bool fill_rank(const struct filler *f, const float *logits, struct qkv_fi
         if (!isfinite(logits[v])) return false;
         if ((double)logits[v] > largest) largest = (double)logits[v];
     }
-    for (size_t v = 0; v < V; v++) sum += exp((double)logits[v] - largest);
+    for (size_t v = 0; v < V; v++) sum += qkv_exp((double)logits[v] - largest);
     for (size_t v = 0; v < known; v++)
-        all[v] = (struct qkv_filling){.id = (int32_t)v, .probability = exp((double)logits[v] - largest) / sum};
+        all[v] = (struct qkv_filling){.id = (int32_t)v, .probability = qkv_exp((double)logits[v] - largest) / sum};
     qsort(all, known, sizeof *all, likelier_first);
     return true;
 }

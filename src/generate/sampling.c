@@ -4,12 +4,12 @@
  * The filters need the likeliest tokens only, in order. They come from a heap one by one: V + n·log V operations for
  * n tokens, instead of sorting the vocabulary. Equal scores are ordered by id. The heap is in the workspace of the
  * context, which grows to the largest vocabulary and then serves every token. */
+#include "base/math.h"
 #include "generate/generate.h"
 #include "kernel/kernel.h"
 
 #include <float.h>
 #include <limits.h>
-#include <math.h>
 
 /* Scores are floats: shares that differ by less than this count as equal. */
 #define SHARE_ERROR 1e-6
@@ -88,14 +88,14 @@ static enum qkv_status sampling_penalise(struct qkv_context *ctx, struct candida
             return qkv_fail(ctx, QKV_ARGUMENT, "history[%zu] is %d, but ids are 0 to %zu", i, id, c->total - 1);
         float old = logits[id];
         double score = old > 0 ? (double)old / s->repeat_penalty : (double)old * s->repeat_penalty;
-        c->at[id].score = isfinite(old) ? (float)fmax(fmin(score, (double)FLT_MAX), -(double)FLT_MAX) : old;
+        c->at[id].score = isfinite(old) ? (float)qkv_fmax(qkv_fmin(score, (double)FLT_MAX), -(double)FLT_MAX) : old;
     }
     return QKV_OK;
 }
 
 /* The probability relative to the likeliest token's, which is 1. */
 static double sampling_weight(const struct candidates *c, struct candidate x) {
-    return x.score == c->best ? 1 : exp(((double)x.score - (double)c->best) / c->temperature);
+    return x.score == c->best ? 1 : qkv_exp(((double)x.score - (double)c->best) / c->temperature);
 }
 
 /* ---- the likeliest tokens --------------------------------------------------------------------------------------- */

@@ -5,8 +5,7 @@
  * c is the number of tokens of the hypotheses, r that of the closest references (the shorter of two equally close
  * ones). An order without a match counts as half a match, the next such order as a quarter, … (the "exp" smoothing of
  * mteval-v13a). Without n-grams of some order, or without any match, BLEU is 0. */
-#include <math.h>
-
+#include "base/math.h"
 #include "metric/metric.h"
 
 enum { ORDER = 4 };
@@ -26,11 +25,11 @@ static double bleu_score(const struct statistics *s) {
         if (s->matches[n] == 0) smooth *= 2;
         double part =
             s->matches[n] ? 100 * (double)s->matches[n] / (double)s->total[n] : 100 / (smooth * (double)s->total[n]);
-        sum += log(part);
+        sum += qkv_log(part);
     }
     bool brief = s->hypothesis < s->reference;
-    double penalty = brief ? exp(1 - (double)s->reference / (double)s->hypothesis) : 1;
-    return penalty * exp(sum / ORDER);
+    double penalty = brief ? qkv_exp(1 - (double)s->reference / (double)s->hypothesis) : 1;
+    return penalty * qkv_exp(sum / ORDER);
 }
 
 static size_t bleu_distance(size_t a, size_t b) {

@@ -1,20 +1,19 @@
 /* head: the result for classes, from their scores. */
+#include "base/math.h"
 #include "model/model.h"
-
-#include <math.h>
 
 bool qkv_scores_take(const float *scores, size_t n, float *out) {
     double most = -INFINITY, sum = 0;
     for (size_t k = 0; k < n; k++) {
         if (!isfinite(scores[k])) return false;
-        most = fmax(most, (double)scores[k]);
+        most = qkv_fmax(most, (double)scores[k]);
     }
     if (n == 1) {
         *out = *scores;
         return true;
     }
-    for (size_t k = 0; k < n; k++) sum += exp((double)scores[k] - most);
-    for (size_t k = 0; k < n; k++) out[k] = (float)(exp((double)scores[k] - most) / sum);
+    for (size_t k = 0; k < n; k++) sum += qkv_exp((double)scores[k] - most);
+    for (size_t k = 0; k < n; k++) out[k] = (float)(qkv_exp((double)scores[k] - most) / sum);
     return true;
 }
 

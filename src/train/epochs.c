@@ -1,6 +1,5 @@
 /* epochs: the option epochs, passes over the data to train on, sets the number of steps once the data is open. */
-#include <math.h>
-
+#include "base/math.h"
 #include "train/train.h"
 
 double qkv_trainer_epoch(const struct qkv_trainer *trainer) {
@@ -12,7 +11,7 @@ enum qkv_status qkv_epochs_steps(struct qkv_trainer *t, double epochs, int64_t *
     if (!(all <= most))
         return qkv_fail(t->ctx, QKV_ARGUMENT, "%.15g epochs of %.15g steps are more than %.0f steps; choose fewer",
                         epochs, each, most);
-    *steps = (int64_t)fmax(1, ceil(all * (1 - 1e-12))); /* 0.1 of 30 steps is 3, not 4 for a last bit */
+    *steps = (int64_t)qkv_fmax(1, qkv_ceil(all * (1 - 1e-12))); /* 0.1 of 30 steps is 3, not 4 for a last bit */
     return QKV_OK;
 }
 

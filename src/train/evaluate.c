@@ -2,12 +2,12 @@
  * byte is nll / ln 2 / bytes of the text that the predicted tokens stand for (qkv_text_next), which makes models with
  * different tokenizers comparable. Of a model whose spec has a prefix the first half of each window is one, and what
  * follows is predicted; with documents each is predicted from its own tokens. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <sys/stat.h>
 
+#include "base/math.h"
 #include "base/sized_options.h"
 #include "model/spec.h"
 #include "text/text.h"
@@ -185,8 +185,8 @@ static enum qkv_status evaluate_report(const struct evaluator *e, struct qkv_eva
     evaluation->bytes = e->bytes;
     evaluation->unknown = e->unknown;
     evaluation->loss = all.nll / (double)all.tokens;
-    evaluation->perplexity = exp(evaluation->loss);
-    evaluation->bits_per_byte = e->bytes ? all.nll / log(2) / (double)e->bytes : 0;
+    evaluation->perplexity = qkv_exp(evaluation->loss);
+    evaluation->bits_per_byte = e->bytes ? all.nll / qkv_log(2) / (double)e->bytes : 0;
     return QKV_OK;
 }
 

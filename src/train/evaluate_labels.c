@@ -1,10 +1,10 @@
 /* Evaluating a classifier on a file of labelled lines, or of labelled words: loss, accuracy, macro F1 and the
  * confusion matrix, from what qkv_classify, or qkv_classify_words, says of each. */
 #include <float.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/math.h"
 #include "metric/metric.h"
 #include "text/sequence.h"
 #include "rank/evaluate_share.h"
@@ -131,7 +131,7 @@ static struct answer evaluate_labels_answer(const struct evaluator *e, const flo
     for (size_t k = 1; k < e->classes; k++)
         if (probabilities[k] > probabilities[best]) best = k;
     /* Below the smallest float a probability has no logarithm. */
-    return (struct answer){.log = log(fmax((double)probabilities[truth], (double)FLT_TRUE_MIN)),
+    return (struct answer){.log = qkv_log(qkv_fmax((double)probabilities[truth], (double)FLT_TRUE_MIN)),
                            .truth = (uint32_t)truth,
                            .best = (uint32_t)best};
 }

@@ -10,7 +10,6 @@
  * the file reads as if it had never stopped. */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -19,6 +18,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include "base/math.h"
 #include "train/train.h"
 
 enum { LOG_LOOKS = 1000 };
@@ -81,7 +81,7 @@ enum qkv_status qkv_log_replace(struct qkv_context *ctx, struct qkv_log *log, co
 }
 
 static double log_rounded(double x, double unit) {
-    return round(x * unit) / unit;
+    return qkv_round(x * unit) / unit;
 }
 
 static void put_loads(struct qkv_json *line, const struct qkv_train_report *report) {

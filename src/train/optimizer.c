@@ -2,10 +2,10 @@
  * cut into pieces of a size that does not depend on the number of threads. The backend's step `optimize` has the
  * arithmetic. What decays is said by QKV_ROLE_LIST: matrices. */
 #include <float.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/math.h"
 #include "base/sized_options.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
@@ -262,10 +262,11 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
     double t = (double)++optimizer->steps;
     const struct qkv_optimizer_options *p = &optimizer->options;
     const size_t count = step_pieces(optimizer, (float)rate);
+    const float correction1 = (float)(1 - qkv_pow(p->beta1, t)), correction2 = (float)(1 - qkv_pow(p->beta2, t));
     status = QKV_STEP(ctx, optimize, .pieces = optimizer->work, .count = count, .kind = p->kind,
                       .gradient_scale = (float)gradient_scale, .beta1 = (float)p->beta1, .beta2 = (float)p->beta2,
-                      .eps = (float)p->eps, .momentum = (float)p->momentum,
-                      .correction1 = (float)(1 - pow(p->beta1, t)), .correction2 = (float)(1 - pow(p->beta2, t)));
+                      .eps = (float)p->eps, .momentum = (float)p->momentum, .correction1 = correction1,
+                      .correction2 = correction2);
     if (!status) status = qkv_rank_spread_weights(optimizer->model, &optimizer->masters);
     for (size_t i = 0; i < weights->count; i++)
         if (weights->list[i].trainable) qkv_weight_changed(weights, i);

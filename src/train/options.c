@@ -2,10 +2,10 @@
  * ranges of the numbers beside it. */
 #include <errno.h>
 #include <float.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/math.h"
 #include "base/sized_options.h"
 #include "model/spec.h"
 #include "kernel/order.h"
@@ -336,7 +336,7 @@ static const struct range *find_range(const char *name) {
 
 /* "16777216", "3.4e38": counts in full, the ends of a float in short. */
 static void range_end(char text[QKV_REAL_TEXT], double x) {
-    snprintf(text, QKV_REAL_TEXT, x == floor(x) && fabs(x) < 1e19 ? "%.0f" : "%.2g", x);
+    snprintf(text, QKV_REAL_TEXT, x == qkv_floor(x) && fabs(x) < 1e19 ? "%.0f" : "%.2g", x);
 }
 
 /* The name of an option is followed by its value as the caller wrote it. A range may be NULL: there is none. */

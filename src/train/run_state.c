@@ -10,7 +10,6 @@
  * started, `space` the process ids that `pid` is one of. */
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include <sys/utsname.h>
 
 #include "base/json_load.h"
+#include "base/math.h"
 #include "train/train.h"
 
 enum {
@@ -249,7 +249,7 @@ static bool state_lives(const struct state_record *record, enum state_lock lock)
     /* This machine was started again after the latest sign. */
     if (!same_kernel && same_host && clock_gettime(CLOCK_BOOTTIME, &up) == 0 && silent > up.tv_sec) return false;
     const double steps = record->step > 0 ? STATE_STEPS * record->seconds / (double)record->step : 0;
-    return fabs((double)silent) <= fmax(STATE_PATIENCE, steps);
+    return fabs((double)silent) <= qkv_fmax(STATE_PATIENCE, steps);
 }
 
 enum qkv_status qkv_run_condition_read(struct qkv_context *ctx, const char *folder,

@@ -15,8 +15,7 @@
  *           that is not over goes on first. Schedules that know no end (constant, inverse_sqrt) go on as they were.
  *   flat    r.
  *   rewarm  a line from r up to `rate` over `warmup` steps, then the schedule's curve from `rate` to min_rate. */
-#include <math.h>
-
+#include "base/math.h"
 #include "train/train.h"
 
 /* One curve: a line from `low` at step begin − 1 to `top` at step begin + warmup, then the schedule down to `min`. */
@@ -37,7 +36,7 @@ static double curve_rate(const struct qkv_train_options *options, const struct c
         return c->top * sqrt(((double)(c->warmup + c->shift) + 1) / ((double)(i + c->shift) + 1));
     if (i >= last) return last > c->warmup ? c->min : c->top;
     double p = (double)(i - c->warmup) / (double)(last - c->warmup);
-    double share = kind == QKV_SCHEDULE_COSINE ? 0.5 * (1 + cos(3.14159265358979323846 * p)) : 1 - p;
+    double share = kind == QKV_SCHEDULE_COSINE ? 0.5 * (1 + qkv_cos(3.14159265358979323846 * p)) : 1 - p;
     return c->min + (c->top - c->min) * share;
 }
 

@@ -3,20 +3,19 @@
 #ifndef QKV_TYPE_INTEGERS_H
 #define QKV_TYPE_INTEGERS_H
 
+#include "base/math.h"
 #include "type/type_loops.h"
-
-#include <math.h>
 
 /* The bounds are compared as floats: every float strictly between them is within them as an integer too. */
 static inline int64_t type_signed(float x, int64_t low, int64_t high) {
     if (isnan(x)) return 0;
-    const float rounded = rintf(x);
+    const float rounded = (float)qkv_rint((double)x);
     return rounded <= (float)low ? low : rounded >= (float)high ? high : (int64_t)rounded;
 }
 
 static inline uint64_t type_unsigned(float x, uint64_t high) {
     if (isnan(x)) return 0;
-    const float rounded = rintf(x);
+    const float rounded = (float)qkv_rint((double)x);
     return rounded <= 0 ? 0 : rounded >= (float)high ? high : (uint64_t)rounded;
 }
 

@@ -4,13 +4,25 @@
 #include "type/type.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { NUMBERS = 32, BYTES = 1 + NUMBERS / 2, BIAS = 127, NOT_A_NUMBER = 255 };
 
 static const float mxfp4_values[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
+/* 2^(exponent - BIAS): E8M0 and floats have the same bias. */
 static float mxfp4_scale(unsigned exponent) {
-    return exponent == NOT_A_NUMBER ? NAN : ldexpf(1, (int)exponent - BIAS);
+    const uint32_t bits = exponent ? (uint32_t)exponent << 23 : UINT32_C(1) << 22;
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return exponent == NOT_A_NUMBER ? NAN : scale;
+}
+
+/* The exponent of finite x > 0 with the bias; 0 if x is subnormal. */
+static int mxfp4_exponent(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (int)(bits >> 23);
 }
 
 static void mxfp4_to_float(float *out, const void *in, size_t n) {
@@ -41,10 +53,10 @@ static void mxfp4_from_float(void *out, const float *in, size_t n) {
         float largest = 0;
         bool finite = true;
         for (size_t k = 0; k < NUMBERS; k++) {
-            largest = fmaxf(largest, fabsf(in[i + k]));
+            if (fabsf(in[i + k]) > largest) largest = fabsf(in[i + k]);
             finite = finite && isfinite(in[i + k]);
         }
-        const int exponent = largest > 0 && finite ? ilogbf(largest) - 2 + BIAS : 0;
+        const int exponent = largest > 0 && finite ? mxfp4_exponent(largest) - 2 : 0;
         block[0] = (unsigned char)(!finite ? NOT_A_NUMBER : exponent < 0 ? 0 : exponent);
         for (size_t k = 0; k < NUMBERS / 2 && finite; k++) {
             const float scale = mxfp4_scale(block[0]);
