@@ -49,6 +49,19 @@ static double math_split(double x, int *exponent) {
     return math_double(bits - ((uint64_t)(int64_t)power << 52));
 }
 
+/* ---- fma -------------------------------------------------------------------------------------------------------- */
+
+/* The product is exact in double, and so is the error of its sum with c (Knuth's two-sum). A sum that is not exact is
+ * rounded to the neighbour with an odd last bit, which the second rounding, to float, cannot take for a tie (Boldo &
+ * Melquiond 2008). */
+float qkv_fma(float a, float b, float c) {
+    const double product = (double)a * (double)b, addend = (double)c, sum = product + addend;
+    const double part = sum - product, error = (product - (sum - part)) + (addend - part);
+    const uint64_t bits = math_bits(sum);
+    if (!(error > 0 || error < 0) || bits % 2) return (float)sum;
+    return (float)math_double((error > 0) == (sum > 0) ? bits + 1 : bits - 1);
+}
+
 /* ---- exp -------------------------------------------------------------------------------------------------------- */
 
 /* ln(2)/32 in three parts. The first two have 36 bits, so a product with an integer of 17 bits is exact. */

@@ -23,6 +23,9 @@ double qkv_pow(double x, double y); /* 0.501; 0.76 if the result is subnormal */
 double qkv_sin(double x);           /* 0.87 */
 double qkv_cos(double x);           /* 0.87 */
 
+/* a·b + c, rounded once, for kernels of processors without an instruction for it. */
+float qkv_fma(float a, float b, float c);
+
 /* ---- exact functions, as those of C ---------------------------------------------------------------------------- */
 
 /* The larger and the smaller number; if one of them is NaN, the other one. */

@@ -332,6 +332,7 @@ static void few_item(void *argument, size_t item, int thread) {
 static void few_across(void *argument, size_t item, int thread) {
     (void)item, (void)thread;
     const struct product *p = argument;
+    memset(p->packed_a, 0, p->K * QKV_FEW_ROWS * sizeof *p->packed_a);
     for (size_t m = 0; m < p->M; m++) {
         const float *row = p->a.data + m * p->a.row_stride;
         for (size_t k = 0; k < p->K; k++) p->packed_a[k * QKV_FEW_ROWS + m] = row[k];

@@ -106,7 +106,7 @@ QKV_INLINE void few_softmax(const struct few *f, struct span span, float *x, con
         return;
     }
     vf_parts sum = vf_parts_zero();
-    QKV_EACH_PART(j, n, part, ld, {
+    QKV_EACH_PART(j, n, part, ld, vf_parts_turn(&sum), {
         (void)n;
         const vf p = exp_down(vf_sub(vf_load(x + j), vf_set(best)));
         sum.part[part] = vf_add(sum.part[part], p);

@@ -161,16 +161,32 @@ QKV_INLINE void ahead_ask(const struct ahead *ahead, size_t row, size_t t, size_
     }
 }
 
-/* s (R,KEYS) = q (R,D) times W keys, `stride` apart, of which [begin, end) exist; k is the first of these. */
-QKV_INLINE void direct_square(const size_t R, float *s, const float *q, size_t D, const float *k, size_t stride,
-                              size_t begin, size_t end, const struct ahead *ahead, size_t row) {
+/* s (rows,KEYS) += q (rows,D) times W keys from channel d on; the keys [begin, end) of them exist, of which k is the
+ * first, `stride` apart. */
+static __attribute__((noinline)) void direct_rest(size_t rows, float *s, const float *q, size_t D, size_t d,
+                                                  const float *k, size_t stride, size_t begin, size_t end) {
+    vf column[W];
+    for (; d < D; d += W) {
+        for (size_t i = 0; i < W; i++)
+            column[i] = i >= begin && i < end ? vf_load_n(k + (i - begin) * stride + d, D - d) : vf_zero();
+        vf_transpose(column);
+        for (size_t r = 0; r < rows; r++) {
+            vf sum = vf_load(s + r * KEYS);
+            for (size_t i = 0; i < W && d + i < D; i++) sum = vf_fma(vf_set(q[r * D + d + i]), column[i], sum);
+            vf_store(s + r * KEYS, sum);
+        }
+    }
+}
+
+/* The same for W keys from channel 0 on, as far as whole squares go. */
+QKV_INLINE void direct_squares(const size_t R, float *s, const float *q, size_t D, const float *k, size_t stride,
+                               const struct ahead *ahead, size_t row) {
     vf sum[TILE], column[W];
-    const bool whole = begin == 0 && end == W;
     const size_t squares = (D + W - 1) / W;
     QKV_UNROLL
     for (size_t r = 0; r < R; r++) sum[r] = vf_zero();
     size_t d = 0;
-    for (size_t t = 0; whole && d + W <= D; d += W, t++) {
+    for (size_t t = 0; d + W <= D; d += W, t++) {
         ahead_ask(ahead, row, t, squares);
         vf_load_transposed(column, k + d, stride);
         QKV_UNROLL
@@ -179,13 +195,6 @@ QKV_INLINE void direct_square(const size_t R, float *s, const float *q, size_t D
             for (size_t r = 0; r < R; r++) sum[r] = vf_fma(vf_set(q[r * D + d + i]), column[i], sum[r]);
         }
     }
-    for (; d < D; d += W) {
-        for (size_t i = 0; i < W; i++)
-            column[i] = i >= begin && i < end ? vf_load_n(k + (i - begin) * stride + d, D - d) : vf_zero();
-        vf_transpose(column);
-        for (size_t i = 0; i < W && d + i < D; i++)
-            for (size_t r = 0; r < R; r++) sum[r] = vf_fma(vf_set(q[r * D + d + i]), column[i], sum[r]);
-    }
     QKV_UNROLL
     for (size_t r = 0; r < R; r++) vf_store(s + r * KEYS, sum[r]);
 }
@@ -193,10 +202,18 @@ QKV_INLINE void direct_square(const size_t R, float *s, const float *q, size_t D
 /* The products of the keys `all` of a block, whose first is k. */
 QKV_INLINE void direct_products(const struct forward *f, const size_t R, struct span all, struct block k,
                                 const struct ahead *ahead) {
+    const size_t D = f->a->D;
     for (size_t j = all.begin / W * W; j < all.end; j += W) {
         const size_t begin = j < all.begin ? all.begin - j : 0, end = all.end - j < W ? all.end - j : W;
         const size_t row = j + begin - all.begin;
-        direct_square(R, f->s + j, f->q, f->a->D, k.x + row * k.stride, k.stride, begin, end, ahead, row);
+        const bool whole = begin == 0 && end == W;
+        if (whole) {
+            direct_squares(R, f->s + j, f->q, D, k.x + row * k.stride, k.stride, ahead, row);
+        } else {
+            for (size_t r = 0; r < R; r++) vf_store(f->s + r * KEYS + j, vf_zero());
+        }
+        if (!whole || D % W)
+            direct_rest(R, f->s + j, f->q, D, whole ? D / W * W : 0, k.x + row * k.stride, k.stride, begin, end);
     }
 }
 

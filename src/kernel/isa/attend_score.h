@@ -8,6 +8,7 @@
 #ifndef QKV_ISA_ATTEND_SCORE_H
 #define QKV_ISA_ATTEND_SCORE_H
 
+#include "base/math.h"
 #include "kernel/isa/attend_rows.h"
 #include "kernel/isa/mask.h"
 
@@ -236,7 +237,7 @@ static inline float row_exp(float *x, float m, size_t first, size_t last) {
     const vf top = vf_set(m);
     vf_parts sum = vf_parts_zero();
     x += first;
-    QKV_EACH_PART(j, n, part, last - first, {
+    QKV_EACH_PART(j, n, part, last - first, vf_parts_turn(&sum), {
         (void)n;
         const vf p = exp_down(vf_sub(vf_load(x + j), top));
         vf_store(x + j, p);
@@ -275,7 +276,7 @@ static inline float row_finish(const struct qkv_attend *a, size_t h, float m, fl
         factor = vf_first(exp_down(vf_set(m - top)));
         l = l * factor + vf_first(exp_down(vf_set(sink - top)));
     }
-    *lse = top + logf(l);
+    *lse = top + (float)qkv_log((double)l);
     return mask_scale(a->dropout) * factor / l;
 }
 

@@ -13,7 +13,7 @@ QKV_INLINE float row_delta(const struct qkv_attend_plan *plan, const bool rounds
     const float *dlse = plan->g->dlse;
     const size_t columns = plan->a->Dv;
     vf_parts sum = vf_parts_zero();
-    QKV_EACH_PART(c, n, part, columns, {
+    QKV_EACH_PART(c, n, part, columns, vf_parts_turn(&sum), {
         vf d = load_cells(dy, c, n);
         if (rounds && dy.dtype != QKV_BF16) {
             const vf r = rounded(d), finite = vf_set(FLT_MAX);

@@ -42,7 +42,7 @@ struct qkv_gemm_few {
     size_t rows, columns, K; /* rows <= QKV_FEW_ROWS */
     size_t run;              /* terms of a run, <= QKV_GEMM_RUN_MAX; the last may be shorter */
     struct qkv_matrix a;
-    const float *across; /* of more than QKV_FEW_PAIR rows: A[m][k] at [k·QKV_FEW_ROWS + m] */
+    const float *across; /* of more than QKV_FEW_PAIR rows: A[m][k] at [k·QKV_FEW_ROWS + m], 0 for others */
     const void *b;       /* floats; in a format's own kernel in that format, perhaps unaligned */
     size_t b_stride;     /* numbers between columns */
     float *c;

@@ -283,37 +283,18 @@ QKV_INLINE void few_columns(const struct few_shape s, const struct qkv_gemm_few 
     }
 }
 
-/* Rows [m, m + s.rows) of columns [n, end), of which the block begins at `first`; terms [k, k + terms), a run. */
-QKV_INLINE void few_some_rows(const struct few_shape s, const struct qkv_gemm_few *f, size_t m, size_t n, size_t end,
-                              size_t first, size_t k, size_t terms, const struct few_lines *lines,
-                              struct few_next next) {
+/* Columns [n, end), of which the block begins at `first`; terms [k, k + terms), a run. */
+QKV_INLINE void few_some(const struct few_shape s, const struct qkv_gemm_few *f, size_t n, size_t end, size_t first,
+                         size_t k, size_t terms, const struct few_lines *lines, struct few_next next) {
     const unsigned char *b = (const unsigned char *)f->b + first * lines->column + k * few_size(s.kind);
+    const struct few_left a = {.across = f->across + k * QKV_FEW_ROWS};
+    const struct few_shape rows = {s.kind, 1, f->rows, W, true};
     float out[QKV_FEW_ROWS][LINES_MAX];
-    const struct few_left a = {.across = f->across + k * QKV_FEW_ROWS + m};
-    struct qkv_gemm_few rows = *f;
-    rows.c += m * f->ldc;
     few_block(s, &a, b, lines, terms, next, out);
-    few_give(s, &rows, n, end, f->accumulate || k > 0, k + terms == f->K, out[0] + (n - first));
+    few_give(rows, f, n, end, f->accumulate || k > 0, k + terms == f->K, out[0] + (n - first));
 }
 
-/* The same for all rows: eight, four, two or one at a time. The later ones find B in the first cache. */
-QKV_INLINE void few_all_rows(const enum few_kind kind, const struct qkv_gemm_few *f, size_t n, size_t end, size_t first,
-                             size_t k, size_t terms, const struct few_lines *lines, struct few_next next) {
-    for (size_t m = 0, rows; m < f->rows; m += rows) {
-        const size_t left = f->rows - m;
-        rows = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-        if (rows == 8)
-            few_some_rows((struct few_shape){kind, 1, 8, W, true}, f, m, n, end, first, k, terms, lines, next);
-        else if (rows == 4)
-            few_some_rows((struct few_shape){kind, 1, 4, W, true}, f, m, n, end, first, k, terms, lines, next);
-        else if (rows == 2)
-            few_some_rows((struct few_shape){kind, 1, 2, W, true}, f, m, n, end, first, k, terms, lines, next);
-        else
-            few_some_rows((struct few_shape){kind, 1, 1, W, true}, f, m, n, end, first, k, terms, lines, next);
-    }
-}
-
-/* More than QKV_FEW_PAIR rows. */
+/* More than QKV_FEW_PAIR rows, as four or eight: those that are missing are zeros in A. */
 QKV_INLINE void few_more(const enum few_kind kind, const struct qkv_gemm_few *f) {
     const size_t size = few_size(kind), column = f->b_stride * size;
     const struct few_lines lines = {f->run * size, column, f->columns < W ? f->columns : W};
@@ -325,7 +306,10 @@ QKV_INLINE void few_more(const enum few_kind kind, const struct qkv_gemm_few *f)
             const size_t terms = f->K - k < f->run ? f->K - k : f->run, stop = k + terms;
             const uintptr_t after = stop < f->K ? first * column + stop * size : end * column;
             const struct few_next next = {(uintptr_t)f->b + after, 0, lines.run, column};
-            few_all_rows(kind, f, n, end, first, k, terms, &lines, next);
+            if (f->rows <= 4)
+                few_some((struct few_shape){kind, 1, 4, W, true}, f, n, end, first, k, terms, &lines, next);
+            else
+                few_some((struct few_shape){kind, 1, 8, W, true}, f, n, end, first, k, terms, &lines, next);
             k = stop;
         } while (k < f->K);
     }

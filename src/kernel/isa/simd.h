@@ -12,7 +12,7 @@
  * One file for each table, simd_NAME.h, defines the primitives. It also says what the instruction set has (QKV_HAS_…)
  * and which sizes fit its registers; all other files ask that, and never for a name. What a file need not define has a
  * default below. docs/design.md describes how to add one. Functions built from the primitives (reductions, exp, tanh,
- * erf) are in math.h. */
+ * erf) are in vector_math.h. */
 #ifndef QKV_SIMD_H
 #define QKV_SIMD_H
 
@@ -64,8 +64,9 @@
         }                                                                                                              \
     } while (0)
 
-/* QKV_EACH for sums over a row: `part` is the vector of the sums to which elements i … belong. */
-#define QKV_EACH_PART(i, m, part, n, ...)                                                                              \
+/* QKV_EACH for sums over a row: `part` is the vector of the sums to which elements i … belong. `turn` turns the sums by
+ * one part (vf_parts_turn): behind the last whole LANES, elements are always added to the first part. */
+#define QKV_EACH_PART(i, m, part, n, turn, ...)                                                                        \
     do {                                                                                                               \
         size_t i = 0;                                                                                                  \
         while ((n)-i >= LANES) {                                                                                       \
@@ -75,11 +76,11 @@
                 __VA_ARGS__                                                                                            \
             }                                                                                                          \
         }                                                                                                              \
-        QKV_UNROLL_LOOP                                                                                                \
-        for (size_t part = 0; part < PARTS; part++, i += W) {                                                          \
-            if (i >= (n)) break;                                                                                       \
+        for (; i < (n); i += W) {                                                                                      \
+            enum { part = 0 };                                                                                         \
             const size_t m = (n)-i;                                                                                    \
             __VA_ARGS__                                                                                                \
+            turn;                                                                                                      \
         }                                                                                                              \
     } while (0)
 #if defined(__GNUC__)
@@ -130,7 +131,7 @@
 
 /* Sums over a row have LANES parts on every table: element i is added to part i % LANES, in rising order, and the parts
  * are added in one tree: l to l + 8, then l to l + 4, to l + 2, to l + 1. So a sum has the same bits whatever W is. The
- * tree is the same if element 0 is added to another part and the others follow it; adding 0 changes nothing. */
+ * tree has the same bits if all parts are turned by some places; adding 0 changes nothing. */
 enum { LANES = 16, PARTS = LANES / W };
 typedef struct {
     vf part[PARTS];
@@ -145,6 +146,13 @@ QKV_INLINE vf_parts vf_parts_zero(void) {
     for (size_t p = 0; p < PARTS; p++) sum.part[p] = vf_set(0.0f);
     return sum;
 }
+/* The first part becomes the last one. */
+QKV_INLINE void vf_parts_turn(vf_parts *sum) {
+    const vf first = sum->part[0];
+    QKV_UNROLL_LOOP
+    for (size_t p = 1; p < PARTS; p++) sum->part[p - 1] = sum->part[p];
+    sum->part[PARTS - 1] = first;
+}
 QKV_INLINE float vf_parts_sum(vf_parts sum) {
     QKV_UNROLL_LOOP
     for (size_t half = PARTS / 2; half; half /= 2) {
@@ -158,6 +166,12 @@ QKV_INLINE vd_parts vd_parts_zero(void) {
     QKV_UNROLL_LOOP
     for (size_t p = 0; p < PARTS; p++) sum.part[p] = vd_zero();
     return sum;
+}
+QKV_INLINE void vd_parts_turn(vd_parts *sum) {
+    const vd first = sum->part[0];
+    QKV_UNROLL_LOOP
+    for (size_t p = 1; p < PARTS; p++) sum->part[p - 1] = sum->part[p];
+    sum->part[PARTS - 1] = first;
 }
 QKV_INLINE double vd_parts_sum(vd_parts sum) {
     QKV_UNROLL_LOOP
@@ -228,6 +242,6 @@ QKV_INLINE vi vi_load_words(const uint16_t *p) {
 
 #include "kernel/isa/bf16_cells.h"
 #include "kernel/isa/f16_cells.h"
-#include "kernel/isa/math.h"
+#include "kernel/isa/vector_math.h"
 
 #endif

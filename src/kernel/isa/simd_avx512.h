@@ -110,7 +110,7 @@ QKV_INLINE vf vf_sqrt(vf a) {
 }
 #if !defined(QKV_EMULATE_X86)
 #define QKV_HAS_SCALE_POWER 1
-/* p·2^n for shifted = n + 1.5·2^23 (math.h). */
+/* p·2^n for shifted = n + 1.5·2^23 (vector_math.h). */
 QKV_INLINE vf vf_scale_power(vf p, vf shifted) {
     return _mm512_scalef_ps(p, _mm512_sub_ps(shifted, _mm512_set1_ps(12582912.0f)));
 }

@@ -8,6 +8,8 @@
 #define QKV_ISA_NEEDS_scalar      ""
 #define QKV_ISA_OPTIONS_scalar    "-O2"
 
+#include "base/math.h"
+
 #define W 1
 
 #define QKV_TILE_MR        4
@@ -63,21 +65,12 @@ QKV_INLINE vf vf_mul(vf a, vf b) {
 QKV_INLINE vf vf_div(vf a, vf b) {
     return a / b;
 }
-/* a·b + c, rounded once. Without an instruction for it: the product is exact in double, and so is the error of its sum
- * with c (Knuth's two-sum). A sum that is not exact is rounded to the neighbour with an odd last bit, which a second
- * rounding to float cannot take for a tie (Boldo & Melquiond 2008). */
+/* a·b + c, rounded once. */
 QKV_INLINE vf vf_fma(vf a, vf b, vf c) {
 #if defined(__FMA__) || defined(__aarch64__)
     return __builtin_fmaf(a, b, c);
 #else
-    const double product = (double)a * (double)b, addend = c;
-    double sum = product + addend;
-    const double part = sum - product, error = (product - (sum - part)) + (addend - part);
-    uint64_t bits;
-    memcpy(&bits, &sum, sizeof bits);
-    if ((error > 0 || error < 0) && bits % 2 == 0) bits += (error > 0) == (sum > 0) ? 1 : -(uint64_t)1;
-    memcpy(&sum, &bits, sizeof bits);
-    return (float)sum;
+    return qkv_fma(a, b, c);
 #endif
 }
 QKV_INLINE vf vf_fnma(vf a, vf b, vf c) {

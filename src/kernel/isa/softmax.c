@@ -1,4 +1,5 @@
 /* softmax.c: log Σ exp(x) of a row, and softmax from it. */
+#include "base/math.h"
 #include "kernel/isa/isa.h"
 
 /* The largest element is subtracted first, so nothing overflows. A row of −inf gives −inf. Rows with NaN or +inf are
@@ -10,11 +11,11 @@ float QKV_K(log_sum_exp)(const float *x, size_t n) {
     if (!(shift > -INFINITY && shift < INFINITY)) shift = 0.0f;
     vf shifts = vf_set(shift);
     vd_parts sum = vd_parts_zero();
-    QKV_EACH_PART(i, m, part, n, {
+    QKV_EACH_PART(i, m, part, n, vd_parts_turn(&sum), {
         vf e = vf_exp(vf_sub(vf_load_n(x + i, m), shifts));
         sum.part[part] = vd_add(sum.part[part], vd_from_float(vf_select(vm_first(m), e, vf_zero())));
     });
-    return (float)(shift + log(vd_parts_sum(sum)));
+    return (float)(shift + qkv_log(vd_parts_sum(sum)));
 }
 
 void QKV_K(softmax_scaled)(float *y, const float *x, float lse, float s, float less, size_t n) {

@@ -39,7 +39,7 @@ void QKV_K(narrow)(uint16_t *y, const float *x, size_t n) {
 /* A square of two floats is exact in double, so only the additions round. */
 double QKV_K(sum_squares)(const float *x, size_t n) {
     vd_parts sum = vd_parts_zero();
-    QKV_EACH_PART(i, m, part, n, {
+    QKV_EACH_PART(i, m, part, n, vd_parts_turn(&sum), {
         const vd a = vd_from_float(vf_load_n(x + i, m));
         sum.part[part] = vd_fma(a, a, sum.part[part]);
     });

@@ -12,11 +12,16 @@
  * in all cases. */
 enum { ROWS = W >= LANES ? 4 : W >= LANES / 2 ? 2 : 1, FORWARD_MAX = 8192 };
 
+QKV_INLINE void rows_turn(vd_parts *sum, const size_t R) {
+    QKV_UNROLL
+    for (size_t r = 0; r < R; r++) vd_parts_turn(&sum[r]);
+}
+
 QKV_INLINE void rows_sums(double *sums, const size_t R, const float *x, size_t C) {
     vd_parts sum[ROWS];
     QKV_UNROLL
     for (size_t r = 0; r < R; r++) sum[r] = vd_parts_zero();
-    QKV_EACH_PART(i, m, part, C, {
+    QKV_EACH_PART(i, m, part, C, rows_turn(sum, R), {
         QKV_UNROLL
         for (size_t r = 0; r < R; r++)
             sum[r].part[part] = vd_add(sum[r].part[part], vd_from_float(vf_load_n(x + r * C + i, m)));
@@ -30,7 +35,7 @@ QKV_INLINE void rows_rstd(float *rstd, const size_t R, const float *x, const flo
     vd_parts sum[ROWS];
     QKV_UNROLL
     for (size_t r = 0; r < R; r++) sum[r] = vd_parts_zero();
-    QKV_EACH_PART(i, m, part, C, {
+    QKV_EACH_PART(i, m, part, C, rows_turn(sum, R), {
         QKV_UNROLL
         for (size_t r = 0; r < R; r++) {
             const vf a = vf_sub(vf_load_n(x + r * C + i, m), vf_set(mean[r]));
@@ -104,12 +109,13 @@ struct row_terms {
 QKV_INLINE struct row_terms row_terms(enum gain gain, const float *dy, const float *x, const float *w, vf center,
                                       vf inverse, size_t C) {
     vd_parts g_sum = vd_parts_zero(), gx_sum = vd_parts_zero();
-    QKV_EACH_PART(i, m, part, C, { /* lanes past the row have g = 0 */
-                                   vf g = gained(gain, vf_load_n(dy + i, m), w, i, m);
-                                   vf xhat = vf_mul(vf_sub(vf_load_n(x + i, m), center), inverse);
-                                   g_sum.part[part] = vd_add(g_sum.part[part], vd_from_float(g));
-                                   gx_sum.part[part] = vd_fma(vd_from_float(g), vd_from_float(xhat), gx_sum.part[part]);
-    });
+    QKV_EACH_PART(i, m, part, C, (vd_parts_turn(&g_sum), vd_parts_turn(&gx_sum)),
+                  { /* lanes past the row have g = 0 */
+                    vf g = gained(gain, vf_load_n(dy + i, m), w, i, m);
+                    vf xhat = vf_mul(vf_sub(vf_load_n(x + i, m), center), inverse);
+                    g_sum.part[part] = vd_add(g_sum.part[part], vd_from_float(g));
+                    gx_sum.part[part] = vd_fma(vd_from_float(g), vd_from_float(xhat), gx_sum.part[part]);
+                  });
     return (struct row_terms){vd_parts_sum(g_sum), vd_parts_sum(gx_sum)};
 }
 

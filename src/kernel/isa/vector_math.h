@@ -1,7 +1,7 @@
-/* math.h: exp, tanh, erf and the row reductions, built from the primitives of simd.h, the same in every ISA.
+/* vector_math.h: exp, tanh, erf and the row reductions, built from the primitives of simd.h, the same in every ISA.
  * Polynomials are minimax fits (Lawson's iteration on Chebyshev nodes) computed for these intervals. */
-#ifndef QKV_SIMD_MATH_H
-#define QKV_SIMD_MATH_H
+#ifndef QKV_VECTOR_MATH_H
+#define QKV_VECTOR_MATH_H
 
 QKV_INLINE vf vf_zero(void) {
     return vf_set(0.0f);
