@@ -51,9 +51,9 @@ static void one_query_of_one_kv_head_goes_over_a_long_cache_piece_by_piece(void 
     struct qkv_context *ctx;
     (void)state;
     FOR_PRECISIONS(f, ctx) {
-        for (size_t H = 4; H <= 16; H += 12) {
-            assert_int_equal(items_of(ctx, 2, H, 1, 8 * PIECE), H == 4 || ctx->precision ? 8 : 24);
-            assert_int_equal(items_of(ctx, 2, H, 1, 8 * PIECE + 1), H == 4 || ctx->precision ? 9 : 27);
+        for (size_t H = 4; H <= 16; H += 12) { /* also more heads than a tile has rows */
+            assert_int_equal(items_of(ctx, 2, H, 1, 8 * PIECE), 8);
+            assert_int_equal(items_of(ctx, 2, H, 1, 8 * PIECE + 1), 9);
         }
     }
 }

@@ -139,9 +139,25 @@ static void peers_get_the_same_product(void **state) {
         assert_true(seen.latest.seconds + (double)(peer_runs - 1) * seen.latest.peers[0].seconds <= took);
         assert_true(seen.latest.fastest == seen.latest.seconds); /* of one round */
         assert_true(seen.latest.flops == 2.0 * 64 * 384 * 384);
-        double share = seen.latest.flops / seen.machine.fp32_flops / seen.latest.seconds;
+        assert_true(seen.latest.spread == 0 && seen.latest.peak_flops > 0 && seen.latest.peak_read == 0);
+        double share = seen.latest.flops / seen.latest.peak_flops / seen.latest.seconds;
         assert_true(!seen.latest.reads && fabs(seen.latest.share / share - 1) < 1e-12);
     }
+    qkv_context_free(ctx);
+}
+
+/* The time is that of the median round, and the spread that between the slowest and the fastest. */
+static void rounds_lie_apart(void **state) {
+    (void)state;
+    struct qkv_context *ctx = make_context();
+    const char *const filters[] = {"64x384x384 x.wT fp32"};
+    struct seen seen = {0};
+    struct qkv_bench_options o = brief(filters, 1, &seen);
+    o.rounds = 5;
+    assert_int_equal(qkv_bench(ctx, &o), QKV_OK);
+    const struct qkv_bench_row *row = &seen.latest;
+    assert_true(row->spread > 0 && row->fastest <= row->seconds);
+    assert_true(row->spread * row->seconds >= (row->seconds - row->fastest) * (1 - 1e-9));
     qkv_context_free(ctx);
 }
 
@@ -259,7 +275,8 @@ static void the_file_has_it_all(void **state) {
     const double rate = number(first, "flops_per_second");
     assert_true(number(first, "flops") == 2.0 * 64 * 384 * 384);
     assert_true(fabs(rate * number(first, "seconds") / number(first, "flops") - 1) < 1e-9);
-    assert_true(fabs(rate / number(machine, "fp32_flops") / number(first, "share") - 1) < 1e-9);
+    assert_true(fabs(rate / number(first, "peak_flops") / number(first, "share") - 1) < 1e-9);
+    assert_true(number(first, "spread") == 0 && number(first, "peak_read_bytes") == 0);
     assert_true(json_is_null(json_object_get(first, "left_out")) && json_is_null(json_object_get(first, "loss")));
     assert_string_equal(json_string_value(json_object_get(second, "left_out")), "no text was given to train on");
     json_decref(json);
@@ -312,6 +329,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_have_labels_of_their_own),
         cmocka_unit_test(peers_get_the_same_product),
+        cmocka_unit_test(rounds_lie_apart),
         cmocka_unit_test(each_group_runs),
         cmocka_unit_test(big_rows_are_asked_for),
         cmocka_unit_test(refusals),
