@@ -74,4 +74,87 @@ has out '^apt-get install -y .*libcmocka-dev'
 # Here everything is there, or these tests would not run.
 try 0 scripts/install-deps --tests
 [ ! -s out ] || fail "install-deps wants to install something: $(cat out)"
+
+# The comparison with other libraries: its rows and messages, and what it does without a network. A peer that is a
+# program of the test answers as a worker does.
+command -v python3 >/dev/null || finish
+row="products 256x768x768 x.wT"
+peers() {
+    scripts/bench-peers "$QKV" --rows "$row" --seconds 0.001 --rounds 1 --threads 1 "$@"
+}
+fake_peer() { # fake_peer NAME: an installed peer whose python is the script on standard input
+    mkdir -p "fake/$1/bin" && touch "fake/$1/installed"
+    { echo '#!/bin/sh' && cat; } >"fake/$1/bin/python"
+    chmod +x "fake/$1/bin/python"
+}
+try 0 scripts/bench-peers --list
+has out "^$row +numpy, torch$"
+has out '^generation .* llama\.cpp$'
+sed -nE 's/^((products|attention|training) .*[^ ])  +.*/\1 fp32/p' out >labels
+"$QKV" bench --list | sed 's/ (big)$//' | sort >bench_labels
+same "$(sort labels | comm -23 - bench_labels)" "" "rows that qkv bench does not have"
+[ "$(wc -l <labels)" -ge 30 ] || fail "bench-peers has only $(wc -l <labels) rows of qkv bench"
+try 0 scripts/bench-peers --help
+has out '^In a round the programs alternate'
+try 2 peers --rows xyzzy
+has err 'no row has "xyzzy" in it; .*--list'
+try 2 peers --only scipy
+has err 'no peer is named "scipy"; the peers are numpy, torch, llama$'
+try 2 peers --only llama
+has err 'none of these rows has llama; --list'
+try 1 scripts/bench-peers ./missing --rows "$row"
+has err '\./missing does not run: .*make'
+mkdir blocked && touch blocked/numpy
+try 0 peers --only numpy --folder blocked --json peers.json
+has out "^row +qkv +floor +numpy$"
+has out "^$row +[0-9.]+ [mu]s +[0-9]+ % of peak +not installed$"
+has out '^numpy: python3 makes no environment: .*remove .*/blocked/numpy and run this again\.$'
+python3 -m json.tool peers.json >out || fail "bench-peers writes no JSON"
+has out '"failure": "python3 makes no environment: '
+has out '"complete": true'
+try 2 peers --only numpy --folder blocked --json peers.json
+has err 'peers\.json exists; remove it'
+fake_peer numpy <<'END'
+echo "ERROR: no network"
+exit 1
+END
+rm fake/numpy/installed
+try 0 peers --only numpy --folder fake
+has out "^$row +[0-9.]+ [mu]s .* not installed$"
+has out '^numpy: pip failed: ERROR: no network; see .*/fake/numpy-install\.log, then run this again with a network'
+fake_peer numpy <<'END'
+echo '{"about": "a fake", "precisions": ["fp32"]}'
+while read -r question; do echo '{"seconds": 100}'; done
+END
+fake_peer torch <<'END'
+kill -ILL $$
+END
+try 0 peers --only numpy,torch --folder fake
+has out "^$row +[0-9.]+ [mu]s +[0-9]+ % of peak +[0-9]{4,}\.[0-9]{2} \[[0-9.]+, [0-9.]+\].* killed by SIGILL$"
+has out '^numpy: a fake\.$'
+has out '^torch: it does not start: it used an instruction that this CPU does not have .*remove .*/fake/torch and'
+fake_peer torch <<'END'
+echo '{"about": "a fake", "precisions": ["fp32"]}'
+read -r question
+echo '{"failure": "ValueError: no"}'
+read -r question
+echo "not enough" >&2
+exit 3
+END
+try 0 peers --only numpy,torch --folder fake
+has out "^$row .* [0-9.]+ \[.* failed$"
+has out "^$row, torch: ValueError: no \\(.*/fake/torch\.log may have more\\)\\.$"
+rm -f out err
+(
+    exec env --default-signal=INT scripts/bench-peers "$QKV" --rows "$row" --seconds 0.001 --rounds 1000 \
+        --threads 1 --only numpy --folder fake >out 2>err
+) &
+child=$!
+eventually grep -qs 'round 2 of 1000, numpy' err
+kill -INT $child
+wait $child
+same $? 130 "the exit code of bench-peers after Ctrl-C"
+last="bench-peers, interrupted"
+has err 'interrupted'
+has out "^$row +[0-9.]+ [mu]s .* [0-9.]+ \["
 finish
