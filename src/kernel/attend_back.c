@@ -114,15 +114,15 @@ static void gather_item(const struct qkv_attend_work *work, const struct qkv_att
 }
 
 /* Unless `ordered` or `alone` decides, all sizes of the call decide the number of runs of keys, and the memory for
- * shares of dq limits it. */
-static void cut_keys(struct qkv_attend_plan *plan, size_t keys) {
+ * shares of dq limits it. Runs are whole units, which all tables have in fp32, whatever their blocks are. */
+static void cut_keys(struct qkv_attend_plan *plan, size_t keys, size_t unit) {
     const struct qkv_attend *a = plan->a;
     size_t heads = a->B * a->Hkv;
-    plan->keys = keys;
+    plan->keys = keys, plan->unit = unit;
     plan->key_blocks = qkv_attend_divide_up(a->Tk, keys);
     if (a->ordered || a->alone) {
-        plan->chunk =
-            a->ordered ? qkv_attend_divide_up(a->ordered, keys) : qkv_attend_alone_chunk(plan, a->Tq, plan->key_blocks);
+        plan->chunk = a->ordered ? qkv_attend_divide_up(a->ordered, unit * keys) * unit
+                                 : qkv_attend_alone_chunk(plan, a->Tq, plan->key_blocks);
         plan->chunks = qkv_attend_divide_up(plan->key_blocks, plan->chunk);
         if (!a->ordered && qkv_attend_is_ragged(a)) plan->chunks = qkv_attend_alone_chunks(plan, plan->key_blocks);
         return;
@@ -131,8 +131,9 @@ static void cut_keys(struct qkv_attend_plan *plan, size_t keys) {
     if (chunks > BACKWARD_CHUNKS) chunks = BACKWARD_CHUNKS;
     size_t share = heads * plan->rows * a->D; /* floats of one chunk; the checked sizes say that this fits */
     if (share && chunks > QKV_ATTEND_SHARES / share) chunks = share < QKV_ATTEND_SHARES ? QKV_ATTEND_SHARES / share : 1;
-    if (chunks > plan->key_blocks) chunks = plan->key_blocks;
-    plan->chunk = chunks ? qkv_attend_divide_up(plan->key_blocks, chunks) : 1;
+    const size_t units = qkv_attend_divide_up(plan->key_blocks, unit);
+    if (chunks > units) chunks = units;
+    plan->chunk = (chunks ? qkv_attend_divide_up(units, chunks) : 1) * unit;
     plan->chunks = qkv_attend_divide_up(plan->key_blocks, plan->chunk);
 }
 
@@ -150,7 +151,10 @@ static void cut_backward(struct qkv_attend_plan *plan, const struct qkv_attend_k
     plan->block = bf16 ? bf16->backward_rows : BACKWARD_ROWS / kernels->tile * kernels->tile;
     plan->blocks = qkv_attend_divide_up(plan->rows, plan->block);
     plan->partial_rows = bf16 ? plan->blocks * plan->block : plan->rows;
-    cut_keys(plan, bf16 ? bf16->keys : kernels->backward_keys);
+    if (bf16)
+        cut_keys(plan, bf16->keys, 1);
+    else
+        cut_keys(plan, kernels->backward_keys, QKV_ATTEND_UNIT / kernels->backward_keys);
 }
 
 /* The cuts of the fp32 kernels, which compute the gradient of attention_bias. */

@@ -90,15 +90,17 @@ static size_t ragged_divide(size_t a, size_t b) {
 enum { ALONE_KEYS = 256, ALONE_CHUNKS = 16 }; /* minimum of keys in a run; maximum of runs */
 
 size_t qkv_attend_alone_chunk(const struct qkv_attend_plan *plan, size_t Tq, size_t key_blocks) {
-    const size_t share = plan->a->H * Tq * plan->a->D, min_chunk = ragged_divide(ALONE_KEYS, plan->keys);
+    const size_t share = plan->a->H * Tq * plan->a->D, units = ragged_divide(key_blocks, plan->unit);
+    const size_t min_chunk = ragged_divide(ALONE_KEYS, plan->keys * plan->unit);
     size_t chunks = share ? QKV_ATTEND_SHARES / share : ALONE_CHUNKS;
     if (chunks > ALONE_CHUNKS) chunks = ALONE_CHUNKS;
-    const size_t chunk = ragged_divide(key_blocks, chunks ? chunks : 1);
-    return chunk > min_chunk ? chunk : min_chunk;
+    const size_t chunk = ragged_divide(units, chunks ? chunks : 1);
+    return (chunk > min_chunk ? chunk : min_chunk) * plan->unit;
 }
 
 size_t qkv_attend_alone_chunks(const struct qkv_attend_plan *plan, size_t key_blocks) {
-    const size_t chunks = ragged_divide(key_blocks, ragged_divide(ALONE_KEYS, plan->keys));
+    const size_t least = ragged_divide(ALONE_KEYS, plan->keys * plan->unit) * plan->unit;
+    const size_t chunks = ragged_divide(key_blocks, least);
     return chunks < ALONE_CHUNKS ? chunks : ALONE_CHUNKS;
 }
 

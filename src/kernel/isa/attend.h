@@ -16,6 +16,7 @@
  * are at most those of a block of the passes for any length. */
 #define QKV_ATTEND_FEW      64
 #define QKV_ATTEND_FEW_ROWS 96
+#define QKV_ATTEND_UNIT     192 /* backward in fp32: runs are multiples of so many keys; it decides bits of results */
 #define QKV_ATTEND_PIECE    512 /* keys summed together (attend_sums.h): this number decides bits of results */
 
 /* The driver's plan of one call. All numbers depend on shapes, `pieces` also on whether there are several threads. */
@@ -32,6 +33,7 @@ struct qkv_attend_plan {
     float *sums;   /* if pieces > 1: (B,Hkv,blocks,pieces,sums_floats), the sums of each piece; else NULL */
     size_t sums_floats;
     size_t keys;          /* keys of a block */
+    size_t unit;          /* backward: a run of keys has a multiple of so many blocks */
     size_t key_blocks;    /* backward: blocks of keys, */
     size_t chunk, chunks; /* cut into `chunks` runs of `chunk` blocks; dq is the sum over the runs, in order */
     bool folds;           /* an item walks over all runs of a kv head, else over one run */

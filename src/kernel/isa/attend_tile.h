@@ -25,7 +25,10 @@ QKV_INLINE size_t padded(size_t n, size_t multiple) {
 }
 
 /* The entries of the table (attend_table.c). */
-enum { BACKWARD_KEYS = VECTORS == 4 && W == 16 ? 192 : 96 }; /* keys of a block: whole panels and whole tiles */
+/* Keys of a block in backward: whole panels and whole tiles, of which a unit is a multiple. Scalar has as many as the
+ * widest tables, so that every machine compares tables of both kinds. */
+enum { BACKWARD_KEYS = VECTORS == 4 && (W == 16 || W == 1) ? 192 : 96 };
+_Static_assert(QKV_ATTEND_UNIT % BACKWARD_KEYS == 0, "a unit is whole blocks of keys");
 size_t QKV_K(attend_forward_scratch)(const struct qkv_attend_plan *plan);
 size_t QKV_K(attend_backward_scratch)(const struct qkv_attend_plan *plan);
 size_t QKV_K(attend_few_scratch)(const struct qkv_attend_plan *plan);
