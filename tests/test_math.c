@@ -366,6 +366,44 @@ static void the_larger_and_smaller_number_are_those_of_the_c_library(void **stat
     }
 }
 
+/* ---- fma -------------------------------------------------------------------------------------------------------- */
+
+static float any_float(struct qkv_random *random) {
+    const uint32_t bits = (uint32_t)qkv_random_bits(random);
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static void fma_same(float a, float b, float c) {
+    const float got = qkv_fma(a, b, c), expected = fmaf(a, b, c);
+    if (memcmp(&got, &expected, sizeof got) && !(isnan(got) && isnan(expected)))
+        fail_msg("fma of %a, %a, %a: %a, not %a", (double)a, (double)b, (double)c, (double)got, (double)expected);
+}
+
+/* The squares of 1 + m/4096 with odd m lie half-way between two floats. What is added is so small that a sum in double
+ * rounds it off: then only its sign says to which of the two. */
+static void fma_rounds_once(void **state) {
+    (void)state;
+    struct qkv_random random = test_random(__LINE__);
+    for (int m = 1; m < 1024; m += 2) {
+        for (int power = -140; power <= 60; power += 20) {
+            const float x = 1 + (float)m / 4096, y = x * exp2f((float)power);
+            for (int e = 20; e < 90; e++) {
+                const float small = exp2f((float)(power - e));
+                fma_same(x, y, small), fma_same(x, y, -small);
+                fma_same(-x, y, small), fma_same(-x, y, -small);
+            }
+        }
+    }
+    for (int i = 0; i < 200000; i++) {
+        const float a = any_float(&random), b = any_float(&random);
+        fma_same(a, b, any_float(&random));
+        fma_same(a, b, -a * b); /* what the product lost */
+        fma_same(a, b, a * (float)qkv_random_uniform(&random));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_within_its_error),
@@ -382,6 +420,7 @@ int main(void) {
         cmocka_unit_test(every_machine_computes_the_same_bits),
         cmocka_unit_test(whole_numbers_are_those_of_the_c_library),
         cmocka_unit_test(the_larger_and_smaller_number_are_those_of_the_c_library),
+        cmocka_unit_test(fma_rounds_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,12 +87,13 @@ enum qkv_status qkv_reading_start(struct qkv_context *ctx, struct qkv_reading *r
     struct qkv_context measured = {
         .threads = ctx->threads, .team = ctx->team, .kernels = ctx->kernels, .backend = ctx->backend};
     qkv_parallel_range(&measured, r->count, READ_PIECE, fill_item, r);
-    double best = 0;
-    for (size_t i = 0, fastest = 0; i < READ_WAYS * READ_ROUNDS; i++, r->way = fastest) {
+    size_t fastest = 0;
+    for (size_t i = 0; i < READ_WAYS * READ_ROUNDS; i++) {
+        const double before = r->best;
         r->way = i % READ_WAYS;
-        const double rate = qkv_reading_measure(ctx, r);
-        if (rate > best) best = rate, fastest = r->way;
+        if (qkv_reading_measure(ctx, r) > before) fastest = r->way;
     }
+    r->way = fastest;
     return QKV_OK;
 }
 

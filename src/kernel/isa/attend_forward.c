@@ -178,7 +178,7 @@ static __attribute__((noinline)) void direct_rest(size_t rows, float *s, const f
     }
 }
 
-/* The same for W keys from channel 0 on, as far as whole squares go. */
+/* s (R,KEYS) = q (R,D) times W keys, `stride` apart, in the channels of whole squares. */
 QKV_INLINE void direct_squares(const size_t R, float *s, const float *q, size_t D, const float *k, size_t stride,
                                const struct ahead *ahead, size_t row) {
     vf sum[TILE], column[W];
@@ -232,6 +232,7 @@ static __attribute__((noinline)) void direct_block(struct forward *f, struct spa
     struct ahead ahead = {.values = {v, all.end - all.begin, f->a->Dv}};
     if (next < last) ahead.keys = soon_of(&f->keys, next, last - next < KEYS ? last - next : KEYS);
     float rescale[TILE + W];
+    _Static_assert(TILE == 6, "a case for each number of rows of a tile");
     switch (f->count) {
 #define DIRECT_CASE(R)                                                                                                 \
     case R:                                                                                                            \

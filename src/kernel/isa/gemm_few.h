@@ -23,7 +23,6 @@ enum few_kind { FEW_KIND_F32, FEW_KIND_BF16, FEW_KIND_F16 };
 struct few_shape {
     enum few_kind kind;
     size_t runs, rows, lines;
-    bool across; /* A is read across its rows */
 };
 
 enum {
@@ -71,9 +70,14 @@ struct few_left {
     vi run_of_lane[LINES_MAX / W];
 };
 
+/* Whether A is read across its rows. */
+QKV_INLINE bool few_across(const struct few_shape s) {
+    return s.rows > QKV_FEW_PAIR;
+}
+
 /* Term k of each lane's run. */
 QKV_INLINE vf few_left(const struct few_shape s, const struct few_left *a, size_t m, size_t v, size_t k) {
-    if (s.across) return vf_set(a->across[k * QKV_FEW_ROWS + m]);
+    if (few_across(s)) return vf_set(a->across[k * QKV_FEW_ROWS + m]);
     if (s.runs == 1) return vf_set(a->row[m][k]);
     const float *four = a->row[m] + GROUP * k;
     const bool in_order = W % GROUP == 0 && GROUP % s.runs == 0;
@@ -168,7 +172,7 @@ QKV_INLINE void few_square(const struct few_shape s, vf sum[QKV_FEW_ROWS], const
     struct few_left own = *left, *const a = &own;
     vf transposed[W];
     FEW_ONE_POINTER(b);
-    if (s.across) {
+    if (few_across(s)) {
         FEW_ONE_POINTER(own.across);
     } else {
         for (size_t m = 0; m < s.rows; m++) FEW_ONE_POINTER(own.row[m]);
@@ -288,7 +292,7 @@ QKV_INLINE void few_some(const struct few_shape s, const struct qkv_gemm_few *f,
                          size_t k, size_t terms, const struct few_lines *lines, struct few_next next) {
     const unsigned char *b = (const unsigned char *)f->b + first * lines->column + k * few_size(s.kind);
     const struct few_left a = {.across = f->across + k * QKV_FEW_ROWS};
-    const struct few_shape rows = {s.kind, 1, f->rows, W, true};
+    const struct few_shape rows = {s.kind, 1, f->rows, W};
     float out[QKV_FEW_ROWS][LINES_MAX];
     few_block(s, &a, b, lines, terms, next, out);
     few_give(rows, f, n, end, f->accumulate || k > 0, k + terms == f->K, out[0] + (n - first));
@@ -307,9 +311,9 @@ QKV_INLINE void few_more(const enum few_kind kind, const struct qkv_gemm_few *f)
             const uintptr_t after = stop < f->K ? first * column + stop * size : end * column;
             const struct few_next next = {(uintptr_t)f->b + after, 0, lines.run, column};
             if (f->rows <= 4)
-                few_some((struct few_shape){kind, 1, 4, W, true}, f, n, end, first, k, terms, &lines, next);
+                few_some((struct few_shape){kind, 1, 4, W}, f, n, end, first, k, terms, &lines, next);
             else
-                few_some((struct few_shape){kind, 1, 8, W, true}, f, n, end, first, k, terms, &lines, next);
+                few_some((struct few_shape){kind, 1, 8, W}, f, n, end, first, k, terms, &lines, next);
             k = stop;
         } while (k < f->K);
     }
@@ -319,9 +323,9 @@ QKV_INLINE void few_more(const enum few_kind kind, const struct qkv_gemm_few *f)
  * short. */
 QKV_INLINE void few_halves(const enum few_kind kind, const size_t rows, const struct qkv_gemm_few *f) {
     if (W == LINES && LINES_MAX * f->b_stride * few_size(kind) <= SHORT)
-        few_columns((struct few_shape){kind, 1, rows, LINES_MAX, false}, f);
+        few_columns((struct few_shape){kind, 1, rows, LINES_MAX}, f);
     else
-        few_columns((struct few_shape){kind, 1, rows, LINES, false}, f);
+        few_columns((struct few_shape){kind, 1, rows, LINES}, f);
 }
 
 /* More than GROUP runs are processed one after the other, one vector of columns at a time. If a vector has fewer than
@@ -331,7 +335,7 @@ QKV_INLINE void few_floats(const size_t rows, const struct qkv_gemm_few *f) {
     struct qkv_gemm_few part = *f;
     size_t left = f->K;
     if (W < LINES && left > GROUP * f->run && left <= APART * f->run) {
-        few_columns((struct few_shape){FEW_KIND_F32, 1, rows, W, false}, f);
+        few_columns((struct few_shape){FEW_KIND_F32, 1, rows, W}, f);
         return;
     }
     do {
@@ -339,13 +343,13 @@ QKV_INLINE void few_floats(const size_t rows, const struct qkv_gemm_few *f) {
         part.K = whole ? left : GROUP * f->run;
         part.bias = whole ? f->bias : NULL;
         if (part.K == 4 * f->run)
-            few_columns((struct few_shape){FEW_KIND_F32, 4, rows, LINES, false}, &part);
+            few_columns((struct few_shape){FEW_KIND_F32, 4, rows, LINES}, &part);
         else if (part.K == 3 * f->run)
-            few_columns((struct few_shape){FEW_KIND_F32, 3, rows, LINES, false}, &part);
+            few_columns((struct few_shape){FEW_KIND_F32, 3, rows, LINES}, &part);
         else if (part.K == 2 * f->run)
-            few_columns((struct few_shape){FEW_KIND_F32, 2, rows, LINES, false}, &part);
+            few_columns((struct few_shape){FEW_KIND_F32, 2, rows, LINES}, &part);
         else
-            few_columns((struct few_shape){FEW_KIND_F32, 1, rows, LINES, false}, &part);
+            few_columns((struct few_shape){FEW_KIND_F32, 1, rows, LINES}, &part);
         part.a.data += part.K;
         part.b = (const float *)part.b + part.K;
         part.accumulate = true;

@@ -133,54 +133,33 @@
  * are added in one tree: l to l + 8, then l to l + 4, to l + 2, to l + 1. So a sum has the same bits whatever W is. The
  * tree has the same bits if all parts are turned by some places; adding 0 changes nothing. */
 enum { LANES = 16, PARTS = LANES / W };
-typedef struct {
-    vf part[PARTS];
-} vf_parts;
-typedef struct {
-    vd part[PARTS];
-} vd_parts;
-
-QKV_INLINE vf_parts vf_parts_zero(void) {
-    vf_parts sum;
-    QKV_UNROLL_LOOP
-    for (size_t p = 0; p < PARTS; p++) sum.part[p] = vf_set(0.0f);
-    return sum;
-}
-/* The first part becomes the last one. */
-QKV_INLINE void vf_parts_turn(vf_parts *sum) {
-    const vf first = sum->part[0];
-    QKV_UNROLL_LOOP
-    for (size_t p = 1; p < PARTS; p++) sum->part[p - 1] = sum->part[p];
-    sum->part[PARTS - 1] = first;
-}
-QKV_INLINE float vf_parts_sum(vf_parts sum) {
-    QKV_UNROLL_LOOP
-    for (size_t half = PARTS / 2; half; half /= 2) {
-        QKV_UNROLL_LOOP
-        for (size_t p = 0; p < half; p++) sum.part[p] = vf_add(sum.part[p], sum.part[p + half]);
+#define QKV_PARTS(v, number, zero)                                                                                     \
+    typedef struct {                                                                                                   \
+        v part[PARTS];                                                                                                 \
+    } v##_parts;                                                                                                       \
+    QKV_INLINE v##_parts v##_parts_zero(void) {                                                                        \
+        v##_parts sum;                                                                                                 \
+        QKV_UNROLL_LOOP                                                                                                \
+        for (size_t p = 0; p < PARTS; p++) sum.part[p] = zero;                                                         \
+        return sum;                                                                                                    \
+    }                                                                                                                  \
+    /* The first part becomes the last one. */                                                                         \
+    QKV_INLINE void v##_parts_turn(v##_parts *sum) {                                                                   \
+        const v first = sum->part[0];                                                                                  \
+        QKV_UNROLL_LOOP                                                                                                \
+        for (size_t p = 1; p < PARTS; p++) sum->part[p - 1] = sum->part[p];                                            \
+        sum->part[PARTS - 1] = first;                                                                                  \
+    }                                                                                                                  \
+    QKV_INLINE number v##_parts_sum(v##_parts sum) {                                                                   \
+        QKV_UNROLL_LOOP                                                                                                \
+        for (size_t half = PARTS / 2; half; half /= 2) {                                                               \
+            QKV_UNROLL_LOOP                                                                                            \
+            for (size_t p = 0; p < half; p++) sum.part[p] = v##_add(sum.part[p], sum.part[p + half]);                  \
+        }                                                                                                              \
+        return v##_sum(sum.part[0]);                                                                                   \
     }
-    return vf_sum(sum.part[0]);
-}
-QKV_INLINE vd_parts vd_parts_zero(void) {
-    vd_parts sum;
-    QKV_UNROLL_LOOP
-    for (size_t p = 0; p < PARTS; p++) sum.part[p] = vd_zero();
-    return sum;
-}
-QKV_INLINE void vd_parts_turn(vd_parts *sum) {
-    const vd first = sum->part[0];
-    QKV_UNROLL_LOOP
-    for (size_t p = 1; p < PARTS; p++) sum->part[p - 1] = sum->part[p];
-    sum->part[PARTS - 1] = first;
-}
-QKV_INLINE double vd_parts_sum(vd_parts sum) {
-    QKV_UNROLL_LOOP
-    for (size_t half = PARTS / 2; half; half /= 2) {
-        QKV_UNROLL_LOOP
-        for (size_t p = 0; p < half; p++) sum.part[p] = vd_add(sum.part[p], sum.part[p + half]);
-    }
-    return vd_sum(sum.part[0]);
-}
+QKV_PARTS(vf, float, vf_set(0.0f))
+QKV_PARTS(vd, double, vd_zero())
 
 #if !defined(QKV_HAS_ANY_ADDRESS)
 /* W words at any address: those of vf_load are aligned as floats. */
