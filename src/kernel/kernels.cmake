@@ -64,7 +64,9 @@ foreach(isa ${ISA_LIST})
         continue()
     elseif(QKV_KERNELS MATCHES "^(runnable|native)$")
         isa_runs(${isa} runs)
-        if(NOT runs OR (QKV_KERNELS STREQUAL native AND NOT "${isa};${base}" MATCHES "(^|;)(scalar|${ISA_BEST})(;|$)"))
+        # of native: scalar, the best instruction set, and what other entries have for that one
+        if(NOT runs OR (QKV_KERNELS STREQUAL native AND NOT isa STREQUAL "scalar" AND NOT isa STREQUAL ISA_BEST
+                        AND NOT base STREQUAL ISA_BEST))
             continue()
         endif()
     elseif(NOT QKV_KERNELS STREQUAL all AND NOT isa IN_LIST ISA_WANTED)
