@@ -20,6 +20,9 @@ cat >not_run <<'END'
 2|make test-slow|it runs this test
 1|make sanitize|it builds everything again
 1|make fuzz SECONDS=600|ten minutes for each reader of files
+2|scripts/bench-peers|it installs other libraries; scripts.sh runs it with peers that are not real
+1|scripts/bench-peers --only numpy,torch --rows attention|it installs other libraries
+1|scripts/bench-peers build/qkv --rounds 9 --json all.json|it installs other libraries
 2|make bench|minutes; bench.sh runs the benchmark
 1|make bench BENCH_FLAGS="--full --json all.json"|hours; bench.sh runs the benchmark
 1|make style|it looks at what has changed since the last commit; make test runs it
@@ -254,7 +257,7 @@ page() {
 
 # ---- what stands in the text: `qkv COMMAND --option`, `--option`, `make target` ----
 # Options of other programs that the pages name.
-others="--allow-run-as-root --oversubscribe --host --map-by --bind-to --mca --full"
+others="--allow-run-as-root --oversubscribe --host --map-by --bind-to --mca --full --folder"
 for command in $("$QKV" help | sed -nE 's/^  ([a-z]+)  .*/\1/p'); do
     "$QKV" help "$command" >"help_$command" 2>/dev/null
 done

@@ -124,7 +124,7 @@ has out "^$row +[0-9.]+ [mu]s .* not installed$"
 has out '^numpy: pip failed: ERROR: no network; see .*/fake/numpy-install\.log, then run this again with a network'
 fake_peer numpy <<'END'
 echo '{"about": "a fake", "precisions": ["fp32"]}'
-while read -r question; do echo '{"seconds": 100}'; done
+while read -r question; do echo '{"seconds": 1e6}'; done
 END
 fake_peer torch <<'END'
 kill -ILL $$
