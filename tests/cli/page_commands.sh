@@ -3,7 +3,8 @@
 # page_commands FILE: the indented blocks of a page whose first line begins as a command does, and the examples of the
 # help texts in docs/commands.md, which are at their end or below an option, as lines for a shell.
 page_commands() {
-    local words="^(build/qkv|qkv|make|mpirun|cc|cd|cp|for|head|tail|echo|sort|printf|digits|QKV_[A-Z]+=.*|(examples|scripts)/.*)$"
+    local words='build/qkv|qkv|make|mpirun|cc|cd|cp|for|head|tail|echo|sort|printf|digits'
+    words="^($words|QKV_[A-Z]+=.*|(examples|scripts)/.*)$"
     awk -v words="$words" '/^```/ { shown = 0; fence = !fence }
          fence && /^        qkv / { print substr($0, 9); next }
          /^examples:$/ { shown = 1; next }
@@ -20,8 +21,8 @@ page_calls() { page_commands "$1" | sed -z 's/\\\n *//g' | sed -E 's/ +# .*//; s
 # page_strays FILE: lines of a page that begin as a command does, in blocks that page_commands leaves out, but for
 # heads of digests.
 page_strays() {
-    local words='build/qkv|qkv|make|mpirun|cc|sudo|apt|apt-get|git|cmake|ctest|perf|python3?|tensorboard|scripts/[a-z-]+'
-    grep -E "^ {4,}($words) " "$1" | sed -E 's/^ +//' |
+    local words='build/qkv|qkv|make|mpirun|cc|sudo|apt|apt-get|git|cmake|ctest|perf|python3?|tensorboard'
+    grep -E "^ {4,}($words|scripts/[a-z-]+) " "$1" | sed -E 's/^ +//' |
         grep -vxFf <(page_commands "$1" | sed 's/^ *//'; printf "qkv %s\n" "spec 1" "train 1")
 }
 
