@@ -171,8 +171,8 @@ static void weights_packed_for_one_product_are_turned_for_the_other(void **state
     for (size_t t = 0; (isa = qkv_isa_at(t)); t++)
         for (size_t i = 0; i < 40; i++) {
             struct qkv_random r = test_random(500 + 100 * t + i);
-            const size_t M = test_between(&r, 1, 70), most = i % 4 ? 200 : 3000;
-            struct turned w = {.K = test_between(&r, 1, most), .N = test_between(&r, 1, i % 4 == 2 ? 3000 : most / 2)};
+            const size_t M = test_between(&r, 1, 70), most = i % 8 ? 200 : 3000;
+            struct turned w = {.K = test_between(&r, 1, most), .N = test_between(&r, 1, i % 8 == 2 ? 3000 : most / 2)};
             struct qkv_context *ctx;
             struct qkv_arena scratch;
             assert_int_equal(

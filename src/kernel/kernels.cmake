@@ -83,7 +83,7 @@ foreach(isa ${ISA_LIST})
     target_include_directories(kernel_${isa} PRIVATE include src)
     target_compile_definitions(kernel_${isa} PRIVATE QKV_TABLE_NAME=${isa})
     target_compile_options(kernel_${isa} PRIVATE -O3 -Wno-conversion -fno-math-errno ${options}
-                           $<$<BOOL:${QKV_SANITIZE}>:${SANITIZED_LEVEL}>)
+                           ${QKV_KERNEL_LEVEL})
     list(APPEND KERNEL_OBJECTS $<TARGET_OBJECTS:kernel_${isa}>)
     list(APPEND ISA_BUILT "X(${isa})")
 endforeach()

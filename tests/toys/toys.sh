@@ -44,7 +44,7 @@ cp "$toys/test_columns.c" copy/tests/
 
 tests='test_model test_op test_spec test_spec_presets test_spec_trips test_formats test_stored_products'
 tests+=' test_type_blocks test_dtype test_products test_epilogues test_kernels test_columns test_page_types test_pages'
-try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Toys -DCMAKE_C_FLAGS_TOYS=-O1 -DQKV_BENCH=OFF \
+try 0 cmake -S copy -B built -DCMAKE_BUILD_TYPE=Toys -DCMAKE_C_FLAGS_TOYS=-O1 -DQKV_KERNEL_LEVEL=-O1 -DQKV_BENCH=OFF \
     '-DQKV_KERNELS=scalarfma;pair;pairrun'
 try 0 cmake --build built -j2 --target qkv $tests
 toy=built/qkv
