@@ -49,7 +49,10 @@ static struct qkv_attend_plan norm_plan(const struct qkv_attend_work *work) {
 
 static void pack_rows_item(const struct qkv_attend_work *work, const struct qkv_attend_plan *plan, size_t item,
                            int thread) {
-    work->bf16->pack_rows(plan, item, qkv_attend_scratch(work, thread));
+    if (work->bf16)
+        work->bf16->pack_rows(plan, item, qkv_attend_scratch(work, thread));
+    else
+        work->kernels->pack_rows(plan, item);
 }
 
 /* The item of a head that is apart: see `apart` in struct qkv_attend_plan. */
@@ -64,8 +67,8 @@ static void backward_apart(const struct qkv_attend_work *work, const struct qkv_
         own.touched += t * whole->shares * whole->blocks;
     }
     if (own.packed_rows) own.packed_rows += t * whole->blocks * whole->rows_bytes;
-    for (size_t block = 0; block < own.blocks && work->bf16; block++)
-        work->bf16->place_rows(&own, pair * own.blocks + block);
+    for (size_t block = 0; block < own.blocks && own.packed_rows; block++)
+        (work->bf16 ? work->bf16->place_rows : work->kernels->pack_rows)(&own, pair * own.blocks + block);
     (work->bf16 ? work->bf16->backward : work->kernels->backward)(&own, pair, scratch);
     for (size_t block = 0; block < own.blocks && own.partial; block++)
         work->kernels->gather(&own, pair * own.blocks + block);
@@ -160,7 +163,7 @@ static void cut_backward(struct qkv_attend_plan *plan, const struct qkv_attend_k
 /* The cuts of the fp32 kernels, which compute the gradient of attention_bias. */
 static struct qkv_attend_plan fp32_plan(const struct qkv_attend_work *work) {
     struct qkv_attend_plan plan = work->plan;
-    plan.partial = NULL;
+    plan.partial = NULL, plan.packed_rows = NULL;
     cut_backward(&plan, work->kernels, NULL);
     return plan;
 }
@@ -214,14 +217,13 @@ static enum qkv_status take_backward(struct qkv_context *ctx, struct qkv_arena *
     if (!work->bf16 || plan->g->dattention_bias) other = work->kernels->backward_scratch(&attention_bias);
     if (other > floats) floats = other;
     if (work->few) floats = qkv_max(floats, (work->bf16 ? work->bf16->few_scratch : work->kernels->few_scratch)(plan));
-    if (work->bf16) {
-        plan->rows_bytes = work->bf16->rows_bytes(plan);
+    if (work->bf16 || plan->key_blocks > 1) {
+        plan->rows_bytes = (work->bf16 ? work->bf16->rows_bytes : work->kernels->rows_bytes)(plan);
         enum qkv_status status =
             qkv_attend_take_packed(ctx, scratch, heads * plan->blocks, plan->rows_bytes, &plan->packed_rows);
         if (status) return status;
-        other = work->bf16->scratch(plan);
-        if (other > floats) floats = other;
     }
+    if (work->bf16) floats = qkv_max(floats, work->bf16->scratch(plan));
     return qkv_attend_take_scratch(ctx, scratch, work, floats);
 }
 
@@ -260,7 +262,7 @@ static void run_backward(struct qkv_context *ctx, struct qkv_attend_work *work) 
     if (!work->bf16 || g->dattention_bias || g->dsinks)
         qkv_attend_each(ctx, &norm, a->B * a->H * norm.plan.blocks, qkv_attend_head_blocks, norm_item);
     if (past || g->dq.data || g->dk.data || g->dv.data || g->ddistance_bias) {
-        if (work->bf16 && !plan->apart)
+        if (plan->packed_rows && !plan->apart)
             qkv_attend_each(ctx, work, heads * plan->blocks, qkv_attend_units, pack_rows_item);
         qkv_attend_items(ctx, work, heads * (plan->folds ? 1 : plan->chunks), backward_body);
     }

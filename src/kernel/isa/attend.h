@@ -61,7 +61,8 @@ struct qkv_attend_plan {
     bool words[2]; /* by enum qkv_page_side */
     bool packs;
     char *packed_keys; /* (B,Hkv,key_blocks), */
-    char *packed_rows; /* and backward: (B,Hkv,blocks), packed */
+    /* and backward: (B,Hkv,blocks), packed; in fp32 if there are several blocks of keys, else NULL */
+    char *packed_rows;
     size_t keys_bytes, rows_bytes;
 };
 
@@ -89,6 +90,9 @@ struct qkv_attend_kernels {
     void (*forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
     /* y and lse of one block of rows from the sums of its pieces, in order; items are (B,Hkv,blocks). */
     void (*combine)(const struct qkv_attend_plan *plan, size_t item);
+    /* Backward: bytes of a packed block of rows; packing one for all blocks of keys, items are (B,Hkv,blocks). */
+    size_t (*rows_bytes)(const struct qkv_attend_plan *plan);
+    void (*pack_rows)(const struct qkv_attend_plan *plan, size_t item);
     /* delta of the rows [begin, end) of (B,H,Tq). */
     void (*delta)(const struct qkv_attend_plan *plan, size_t begin, size_t end);
     /* dk and dv of one run of keys, and its share of dq; items are (chunks,B,Hkv), or (B,Hkv) if it folds. */

@@ -26,7 +26,8 @@ struct backward {
     float *kt, *vt;                     /* panels of (D,PANEL), (Dv,PANEL) */
     float *k;                           /* (KEYS,D padded) */
     float *dk, *dv;                     /* (KEYS,D padded), (KEYS,Dv padded) */
-    float *q, *dy;                      /* (rows,D padded), (rows,Dv padded) */
+    const float *q, *dy;                /* (rows,D padded), (rows,Dv padded), */
+    float *own_q, *own_dy;              /* and where they are packed for this block of keys alone */
     float *p, *ds;                      /* (rows,KEYS) */
     float *sum;                         /* (rows,KEYS) of the gradient of attention_bias, if it is wanted */
     float *staging;                     /* keys or values that must be copied before packing */

@@ -31,7 +31,11 @@ struct forward {
     struct stream keys, values;
     struct row rows[QKV_ATTEND_ROWS];
     struct span spans[QKV_ATTEND_ROWS];
+    struct span common; /* the keys, counted from the first of all, that every row has */
+    bool whole;         /* every span is the whole block */
 };
+
+enum { TILE_LANES = (TILE + W - 1) / W * W }; /* of vectors with a lane for each row of a tile */
 
 static struct sums forward_sums(const struct qkv_attend_plan *plan, float *at) {
     return sums_at(at, plan->block, padded(plan->a->Dv, W), 1);
@@ -66,8 +70,62 @@ static void row_dropout(const struct forward *f, const struct row *row, float *x
     for (size_t j = first; j < last; j += W) vf_store(x + j, vf_mul(vf_load(x + j), vf_load(keep + j)));
 }
 
+/* The largest product of each row of a tile, of all keys of the block, in the lane of the row; −inf in other lanes. */
+static void tile_largest(const struct forward *f, size_t rows, vf best[TILE_LANES]) {
+    for (size_t r = 0; r < TILE_LANES; r++) {
+        const float *x = f->s + r * KEYS;
+        best[r] = vf_set(-INFINITY);
+        if (r >= rows) continue;
+        vf even = best[r], odd = best[r];
+        QKV_UNROLL_LOOP
+        for (size_t j = 0; j < KEYS; j += 2 * W)
+            even = vf_max(vf_load(x + j), even), odd = vf_max(vf_load(x + j + W), odd);
+        best[r] = vf_max(even, odd);
+    }
+    for (size_t r = 0; r < TILE_LANES; r += W) best[r] = vf_largest_each(best + r);
+}
+
+/* tile_softmax where every row has all keys of the block, and a score is a product times a scale above 0: then the
+ * largest product gives the largest score. Does nothing and returns false if that is not finite. */
+static bool tile_softmax_whole(const struct forward *f, size_t r0, size_t rows, float *rescale) {
+    const vf scale = vf_set(f->a->scale);
+    float best[TILE_LANES], *m = f->sums.m + r0, *l = f->sums.l + r0;
+    vf lanes[TILE_LANES];
+    tile_largest(f, rows, lanes);
+    for (size_t r = 0; r < TILE_LANES; r += W) vf_store(best + r, vf_mul(lanes[r], scale));
+    for (size_t r = 0; r < rows; r++)
+        if (!(fabsf(best[r]) <= FLT_MAX)) return false;
+    for (size_t r = 0; r < rows; r += W) { /* lanes behind the rows keep their m and l */
+        const vf old = vf_load(m + r), top = vf_max(vf_load(best + r), old);
+        vf_store(rescale + r, exp_down(vf_select(vf_eq(top, old), vf_zero(), vf_sub(old, top))));
+        vf_store(m + r, top);
+    }
+    for (size_t r = 0; r < TILE_LANES; r++) lanes[r] = vf_zero();
+    for (size_t r = 0; r < rows; r++) {
+        float *x = f->s + r * KEYS;
+        const vf top = vf_set(m[r]);
+        vf_parts sum = vf_parts_zero();
+        for (size_t j = 0; j < KEYS; j += LANES) {
+            QKV_UNROLL_LOOP
+            for (size_t part = 0; part < PARTS; part++) {
+                const vf p = exp_down(vf_sub(vf_mul(vf_load(x + j + part * W), scale), top));
+                vf_store(x + j + part * W, p);
+                sum.part[part] = vf_add(sum.part[part], p);
+            }
+        }
+        lanes[r] = vf_parts_folded(sum);
+    }
+    for (size_t r = 0; r < rows; r += W)
+        vf_store(l + r, vf_add(vf_mul(vf_load(l + r), vf_load(rescale + r)), vf_sum_each(lanes + r)));
+    return true;
+}
+
 /* m and l of a tile's rows, and the weights of its keys [first, last); rescale is the factor of O. */
 static void tile_softmax(struct forward *f, size_t r0, size_t rows, size_t first, size_t last, float *rescale) {
+    const struct span all = {first, last};
+    if (f->plain && f->a->scale > 0 && f->a->dropout == 0 && last - first == KEYS &&
+        all_like(f->spans + r0, rows, all) && tile_softmax_whole(f, r0, rows, rescale))
+        return;
     float best[TILE + W], *m = f->sums.m + r0, *l = f->sums.l + r0;
     for (size_t r = 0; r < rows; r++) {
         float *x = f->s + r * KEYS;
@@ -265,11 +323,23 @@ static void forward_finish(const struct qkv_attend *a, const struct row *rows, s
     }
 }
 
+/* The spans of the current block of keys; returns the smallest one that covers them all. */
+static struct span block_spans(struct forward *f) {
+    const struct span block = {0, KEYS};
+    if (f->key < f->common.begin || f->key + KEYS > f->common.end) {
+        f->whole = false;
+        return spans_of(f->rows, f->count, f->key, KEYS, f->spans);
+    }
+    for (size_t r = 0; r < f->count && !f->whole; r++) f->spans[r] = block;
+    f->whole = true;
+    return block;
+}
+
 /* f->sums of the keys [begin, end), which are of one piece; keys before `last` are read afterwards. */
 static void forward_walk(struct forward *f, size_t begin, size_t end, size_t last) {
     sums_clear(&f->sums, f->count);
     for (f->key = begin / KEYS * KEYS; f->key < end; f->key += KEYS) {
-        struct span all = spans_of(f->rows, f->count, f->key, KEYS, f->spans);
+        struct span all = block_spans(f);
         if (!all.end) continue;
         struct block k, v;
         if (direct_fits(f, all, &k, &v)) {
@@ -306,6 +376,7 @@ void QKV_K(attend_forward)(const struct qkv_attend_plan *plan, size_t item, floa
     f.rule = mask_rule(a->key, a->dropout);
     f.keys = keys_of(plan, b, n), f.values = values_of(plan, b, n);
     f.count = unit_rows(plan, unit, f.rows);
+    f.common = rows_common(f.rows, f.count), f.whole = false;
     forward_carve(&f, scratch);
     for (size_t r = 0; r < f.count; r++)
         read_cells(f.q + r * a->D, cells_at(&a->q, f.rows[r].b, f.rows[r].i, f.rows[r].h), a->D);

@@ -18,8 +18,8 @@ static size_t carve(const struct qkv_attend_plan *plan, struct backward *f, floa
                   {&f->k, KEYS * ldk},
                   {&f->dk, KEYS * ldk},
                   {&f->dv, KEYS * ldv},
-                  {&f->q, rows * ldk},
-                  {&f->dy, rows * ldv},
+                  {&f->own_q, plan->packed_rows ? 0 : rows * ldk},
+                  {&f->own_dy, plan->packed_rows ? 0 : rows * ldv},
                   {&f->p, rows * KEYS},
                   {&f->ds, rows * KEYS},
                   {&f->staging, KEYS * wide},
@@ -80,15 +80,55 @@ static void pack_block_of_keys(struct backward *f) {
     pack_panels(f->vt, v, 0, f->keys, a->Dv, none);
 }
 
-static void pack_block_of_rows(struct backward *f) {
-    const struct qkv_attend *a = f->a;
+/* A packed block of rows: q (rows,D padded), dy (rows,Dv padded), and whether all numbers of each are finite. */
+struct row_pack {
+    float *q, *dy;
+    bool *finite;
+};
+
+static struct row_pack row_pack_at(const struct qkv_attend_plan *plan, size_t pair, size_t block) {
+    const size_t at = qkv_attend_room(plan, pair) * plan->blocks + block;
+    float *q = (float *)(void *)(plan->packed_rows + at * plan->rows_bytes);
+    float *dy = q + plan->block * padded(plan->a->D, W);
+    return (struct row_pack){q, dy, (bool *)(dy + plan->block * padded(plan->a->Dv, W))};
+}
+
+size_t QKV_K(attend_rows_bytes)(const struct qkv_attend_plan *plan) {
+    const size_t floats = plan->block * (padded(plan->a->D, W) + padded(plan->a->Dv, W));
+    return padded(floats * sizeof(float) + 2 * sizeof(bool), QKV_CACHE_LINE);
+}
+
+static void pack_rows_of(const struct qkv_attend_plan *plan, const struct row *rows, size_t count,
+                         const struct row_pack *to) {
+    const struct qkv_attend *a = plan->a;
+    const size_t ldk = padded(a->D, W), ldv = padded(a->Dv, W);
     vf check_q = vf_zero(), check_dy = vf_zero();
-    for (size_t r = 0; r < f->count; r++) {
-        const struct row *row = &f->rows[r];
-        pack_row(f->q + r * f->ldk, cells_at(&a->q, row->b, row->i, row->h), a->D, &check_q);
-        pack_row(f->dy + r * f->ldv, cells_at(&f->plan->g->dy, row->b, row->i, row->h), a->Dv, &check_dy);
+    for (size_t r = 0; r < count; r++) {
+        const struct row *row = &rows[r];
+        pack_row(to->q + r * ldk, cells_at(&a->q, row->b, row->i, row->h), a->D, &check_q);
+        pack_row(to->dy + r * ldv, cells_at(&plan->g->dy, row->b, row->i, row->h), a->Dv, &check_dy);
     }
-    f->finite_q = all_finite(check_q), f->finite_dy = all_finite(check_dy);
+    to->finite[0] = all_finite(check_q), to->finite[1] = all_finite(check_dy);
+}
+
+void QKV_K(attend_pack_rows)(const struct qkv_attend_plan *plan, size_t item) {
+    const size_t Hkv = plan->a->Hkv, pair = item / plan->blocks, block = item % plan->blocks, r0 = block * plan->block;
+    const struct row_pack to = row_pack_at(plan, pair, block);
+    struct row rows[QKV_ATTEND_ROWS];
+    const size_t count = qkv_min(plan->rows - r0, plan->block);
+    rows_of(plan, pair / Hkv, pair % Hkv, r0, count, rows);
+    pack_rows_of(plan, rows, count, &to);
+}
+
+/* The rows of the block: those that are packed for all blocks of keys, or packed now. */
+static void place_rows(struct backward *f) {
+    bool finite[2];
+    struct row_pack pack = {f->own_q, f->own_dy, finite};
+    if (f->plan->packed_rows)
+        pack = row_pack_at(f->plan, f->b * f->a->Hkv + f->n, f->r0 / f->plan->block);
+    else
+        pack_rows_of(f->plan, f->rows, f->count, &pack);
+    f->q = pack.q, f->dy = pack.dy, f->finite_q = pack.finite[0], f->finite_dy = pack.finite[1];
 }
 
 struct span QKV_K(attend_backward_rows)(struct backward *f, size_t r0, size_t count) {
@@ -102,7 +142,7 @@ struct span QKV_K(attend_backward_rows)(struct backward *f, size_t r0, size_t co
         f->covers[r / TILE] = spans_of(f->rows + r, count - r < TILE ? count - r : TILE, f->key, f->keys, f->spans + r);
     if (!f->packed) pack_block_of_keys(f);
     f->packed = true;
-    pack_block_of_rows(f);
+    place_rows(f);
     return all;
 }
 

@@ -21,6 +21,16 @@ static inline struct span rows_span(const struct row *rows, size_t count) {
     return keys.end ? keys : (struct span){0, 0};
 }
 
+/* The keys that all of the rows have; begins behind its end if there are none. */
+static inline struct span rows_common(const struct row *rows, size_t count) {
+    struct span keys = {0, SIZE_MAX};
+    for (size_t r = 0; r < count; r++) {
+        if (rows[r].lo > keys.begin) keys.begin = rows[r].lo;
+        if (rows[r].hi < keys.end) keys.end = rows[r].hi;
+    }
+    return keys;
+}
+
 /* The part of them in a piece; 0, 0 if it is empty. */
 static inline struct span piece_span(struct span keys, size_t piece) {
     const size_t begin = piece * QKV_ATTEND_PIECE, end = begin + QKV_ATTEND_PIECE;
@@ -34,15 +44,20 @@ struct sums {
     size_t ldo, ldl;  /* l has ldl parts */
 };
 
+/* Floats of l, or of m; a vector that begins at the last row fits. */
+static inline size_t sums_line(size_t rows, size_t ld) {
+    return padded(rows * ld + W, QKV_CACHE_LINE / sizeof(float));
+}
+
 static inline size_t sums_floats(size_t rows, size_t ldo, size_t ldl) {
     const size_t line = QKV_CACHE_LINE / sizeof(float);
-    return padded(rows * ldo, line) + padded(rows * ldl, line) + padded(rows, line);
+    return padded(rows * ldo, line) + sums_line(rows, ldl) + sums_line(rows, 1);
 }
 
 static inline struct sums sums_at(float *at, size_t rows, size_t ldo, size_t ldl) {
     const size_t line = QKV_CACHE_LINE / sizeof(float);
     float *l = at + padded(rows * ldo, line);
-    return (struct sums){at, l, l + padded(rows * ldl, line), ldo, ldl};
+    return (struct sums){at, l, l + sums_line(rows, ldl), ldo, ldl};
 }
 
 static inline void sums_clear(const struct sums *s, size_t rows) {

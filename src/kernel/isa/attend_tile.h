@@ -36,6 +36,8 @@ size_t QKV_K(attend_weights_scratch)(const struct qkv_attend_plan *plan);
 size_t QKV_K(attend_sums_floats)(const struct qkv_attend_plan *plan);
 void QKV_K(attend_forward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 void QKV_K(attend_combine)(const struct qkv_attend_plan *plan, size_t item);
+size_t QKV_K(attend_rows_bytes)(const struct qkv_attend_plan *plan);
+void QKV_K(attend_pack_rows)(const struct qkv_attend_plan *plan, size_t item);
 void QKV_K(attend_delta)(const struct qkv_attend_plan *plan, size_t begin, size_t end);
 void QKV_K(attend_backward)(const struct qkv_attend_plan *plan, size_t item, float *scratch);
 void QKV_K(attend_forward_few)(const struct qkv_attend_plan *plan, size_t item, float *scratch);

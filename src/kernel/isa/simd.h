@@ -150,16 +150,40 @@ enum { LANES = 16, PARTS = LANES / W };
         for (size_t p = 1; p < PARTS; p++) sum->part[p - 1] = sum->part[p];                                            \
         sum->part[PARTS - 1] = first;                                                                                  \
     }                                                                                                                  \
-    QKV_INLINE number v##_parts_sum(v##_parts sum) {                                                                   \
+    /* The parts in one vector, and their sum. */                                                                      \
+    QKV_INLINE v v##_parts_folded(v##_parts sum) {                                                                     \
         QKV_UNROLL_LOOP                                                                                                \
         for (size_t half = PARTS / 2; half; half /= 2) {                                                               \
             QKV_UNROLL_LOOP                                                                                            \
             for (size_t p = 0; p < half; p++) sum.part[p] = v##_add(sum.part[p], sum.part[p + half]);                  \
         }                                                                                                              \
-        return v##_sum(sum.part[0]);                                                                                   \
+        return sum.part[0];                                                                                            \
+    }                                                                                                                  \
+    QKV_INLINE number v##_parts_sum(v##_parts sum) {                                                                   \
+        return v##_sum(v##_parts_folded(sum));                                                                         \
     }
 QKV_PARTS(vf, float, vf_set(0.0f))
 QKV_PARTS(vd, double, vd_zero())
+
+/* Lane r is vf_sum(x[r]), or vf_largest(x[r]), of W vectors; x is overwritten. */
+QKV_INLINE vf vf_sum_each(vf x[W]) {
+    vf_transpose(x);
+    QKV_UNROLL_LOOP
+    for (size_t half = W / 2; half; half /= 2) {
+        QKV_UNROLL_LOOP
+        for (size_t i = 0; i < half; i++) x[i] = vf_add(x[i], x[i + half]);
+    }
+    return x[0];
+}
+QKV_INLINE vf vf_largest_each(vf x[W]) {
+    vf_transpose(x);
+    QKV_UNROLL_LOOP
+    for (size_t half = W / 2; half; half /= 2) {
+        QKV_UNROLL_LOOP
+        for (size_t i = 0; i < half; i++) x[i] = vf_max(x[i], x[i + half]);
+    }
+    return x[0];
+}
 
 #if !defined(QKV_HAS_ANY_ADDRESS)
 /* W words at any address: those of vf_load are aligned as floats. */
