@@ -330,6 +330,8 @@ uint64_t qkv_random_below(struct qkv_random *random, uint64_t bound); /* uniform
 const char *qkv_real_text(char text[QKV_REAL_TEXT], double x);
 /* Reads a finite number, with a point in every locale; false if the text is anything else. */
 bool qkv_real_parse(const char *text, double *x);
+/* The number with the fewest decimal digits that rounds to x, which is finite: 1e-5 for the float nearest to it. */
+double qkv_real_meant(float x);
 
 /* ---- distance of two names (edit.c; qkv_edit_distance and qkv_closest_name are public) -------------------------
  * The number of edits that turn one name into the other, where '-' and '_' are the same character and two neighbours

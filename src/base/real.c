@@ -25,3 +25,15 @@ const char *qkv_real_text(char text[QKV_REAL_TEXT], double x) {
     }
     return text;
 }
+
+double qkv_real_meant(float x) {
+    char text[QKV_REAL_TEXT];
+    double meant = 0;
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, QKV_REAL_TEXT, "%.*g", digits, (double)x);
+        char *point = strpbrk(text, ",");
+        if (point) *point = '.';
+        if (qkv_real_parse(text, &meant) && (float)meant == x) break;
+    }
+    return meant;
+}

@@ -8,31 +8,12 @@
  *              where the one before it ends, and the last ends with the file.
  *
  * This file reads; safetensors_write.c writes. */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include <sys/mman.h>
 
 #include "base/json_load.h"
-#include "base/utf8.h"
 #include "io/io.h"
-#include "io/safetensors.h"
-
-#if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "tensor files are little-endian and are mapped as they are: this needs a little-endian machine"
-#endif
-
-struct qkv_tensors {
-    struct qkv_file file;
-    struct qkv_map map; /* has the data of arrays; the header is a heap block */
-    char *path;
-    json_t *root;             /* owns the names and the metadata */
-    struct qkv_array *arrays; /* in the order of the data */
-    const struct qkv_array **by_name;
-    size_t count;
-};
+#include "io/tensor_file.h"
 
 /* ---- element types ----------------------------------------------------------------------------------------------- */
 
@@ -46,38 +27,7 @@ static bool is_foreign_dtype(const char *name) {
     return false;
 }
 
-/* ---- arrays ------------------------------------------------------------------------------------------------------ */
-
-const char *qkv_shape_text(const size_t *shape, int rank, char text[QKV_SHAPE_TEXT]) {
-    int n = snprintf(text, QKV_SHAPE_TEXT, "(");
-    for (int i = 0; i < rank && i < QKV_RANK_MAX; i++) {
-        n += snprintf(text + n, (size_t)(QKV_SHAPE_TEXT - n), i ? ", %zu" : "%zu", shape[i]);
-    }
-    snprintf(text + n, (size_t)(QKV_SHAPE_TEXT - n), ")");
-    return text;
-}
-
-bool qkv_array_bytes(const struct qkv_array *array, size_t *bytes) {
-    size_t positive = 1, rows = 1, ignored;
-    for (int i = 0; i < array->rank; i++) {
-        const size_t n = array->shape[i];
-        if (!qkv_multiply(positive, n ? n : 1, &positive)) return false;
-        if (i + 1 < array->rank) rows *= n;
-    }
-    const struct qkv_type *type = qkv_types[array->dtype];
-    const size_t columns = array->rank ? array->shape[array->rank - 1] : 1;
-    return qkv_multiply(positive, type->bytes, &ignored) && qkv_type_bytes(type, rows, columns, bytes);
-}
-
-int qkv_shown_length(const char *name) {
-    return (int)qkv_utf8_cut(name, strnlen(name, QKV_SHOWN_MOST));
-}
-
 /* ---- header ------------------------------------------------------------------------------------------------------ */
-
-/* Fails with "PATH: tensor "NAME": …". */
-#define FAIL_TENSOR(ctx, t, name, format, ...)                                                                         \
-    qkv_fail(ctx, QKV_FORMAT, "%s: tensor \"%.*s\": " format, (t)->path, qkv_shown_length(name), name, __VA_ARGS__)
 
 /* Reads the header: *json of *size bytes, a heap block; the file has at least that many bytes. */
 static enum qkv_status read_header(struct qkv_context *ctx, const struct qkv_tensors *t, char **json, size_t *size) {
@@ -149,32 +99,32 @@ static bool read_size(const json_t *value, size_t max, size_t *out) {
 static enum qkv_status read_dtype(struct qkv_context *ctx, const struct qkv_tensors *t, struct qkv_array *array,
                                   const json_t *value) {
     const char *name = json_string_value(value);
-    if (!name) return FAIL_TENSOR(ctx, t, array->name, "%s", "dtype is missing or not a text");
+    if (!name) return QKV_FAIL_TENSOR(ctx, t, array->name, "%s", "dtype is missing or not a text");
     const int type = qkv_type_of_safetensors(name);
     if (type >= 0) array->dtype = (enum qkv_dtype)type;
     if (type >= 0) return QKV_OK;
     if (is_foreign_dtype(name))
-        return FAIL_TENSOR(ctx, t, array->name, "dtype %s is not supported; convert it to F32, F16 or BF16 first",
-                           name);
-    return FAIL_TENSOR(ctx, t, array->name, "dtype \"%.*s\" is unknown", qkv_shown_length(name), name);
+        return QKV_FAIL_TENSOR(ctx, t, array->name, "dtype %s is not supported; convert it to F32, F16 or BF16 first",
+                               name);
+    return QKV_FAIL_TENSOR(ctx, t, array->name, "dtype \"%.*s\" is unknown", qkv_shown_length(name), name);
 }
 
 static enum qkv_status read_shape(struct qkv_context *ctx, const struct qkv_tensors *t, struct qkv_array *array,
                                   const json_t *value) {
-    if (!json_is_array(value)) return FAIL_TENSOR(ctx, t, array->name, "%s", "shape is missing or not a list");
+    if (!json_is_array(value)) return QKV_FAIL_TENSOR(ctx, t, array->name, "%s", "shape is missing or not a list");
     size_t rank = json_array_size(value);
     if (rank > QKV_RANK_MAX)
-        return FAIL_TENSOR(ctx, t, array->name, "it has %zu dimensions, more than the %d supported", rank,
-                           QKV_RANK_MAX);
+        return QKV_FAIL_TENSOR(ctx, t, array->name, "it has %zu dimensions, more than the %d supported", rank,
+                               QKV_RANK_MAX);
     array->rank = (int)rank;
     for (size_t i = 0; i < rank; i++) {
         if (read_size(json_array_get(value, i), SIZE_MAX, &array->shape[i])) continue;
-        return FAIL_TENSOR(ctx, t, array->name, "shape[%zu] is not a whole number from 0 up", i);
+        return QKV_FAIL_TENSOR(ctx, t, array->name, "shape[%zu] is not a whole number from 0 up", i);
     }
     char text[QKV_SHAPE_TEXT];
     if (!qkv_array_bytes(array, &array->bytes))
-        return FAIL_TENSOR(ctx, t, array->name, "the shape %s is larger than any memory",
-                           qkv_shape_text(array->shape, array->rank, text));
+        return QKV_FAIL_TENSOR(ctx, t, array->name, "the shape %s is larger than any memory",
+                               qkv_shape_text(array->shape, array->rank, text));
     return QKV_OK;
 }
 
@@ -184,30 +134,31 @@ static enum qkv_status read_offsets(struct qkv_context *ctx, const struct qkv_te
     if (!json_is_array(value) || json_array_size(value) != 2 ||
         !read_size(json_array_get(value, 0), SIZE_MAX, &begin) ||
         !read_size(json_array_get(value, 1), SIZE_MAX, &end)) {
-        return FAIL_TENSOR(ctx, t, array->name, "%s", "data_offsets are not two whole numbers from 0 up");
+        return QKV_FAIL_TENSOR(ctx, t, array->name, "%s", "data_offsets are not two whole numbers from 0 up");
     }
-    if (begin > end) return FAIL_TENSOR(ctx, t, array->name, "data_offsets are reversed: [%zu, %zu]", begin, end);
+    if (begin > end) return QKV_FAIL_TENSOR(ctx, t, array->name, "data_offsets are reversed: [%zu, %zu]", begin, end);
     if (end > data_size)
-        return FAIL_TENSOR(ctx, t, array->name,
-                           "its data ends at %zu, but the file has only %zu bytes of data: it was cut off", end,
-                           data_size);
+        return QKV_FAIL_TENSOR(ctx, t, array->name,
+                               "its data ends at %zu, but the file has only %zu bytes of data: it was cut off", end,
+                               data_size);
     char text[QKV_SHAPE_TEXT];
     if (end - begin != array->bytes)
-        return FAIL_TENSOR(ctx, t, array->name, "%s of shape %s takes %zu bytes, but its data_offsets hold %zu",
-                           qkv_types[array->dtype]->safetensors, qkv_shape_text(array->shape, array->rank, text),
-                           array->bytes, end - begin);
+        return QKV_FAIL_TENSOR(ctx, t, array->name, "%s of shape %s takes %zu bytes, but its data_offsets hold %zu",
+                               qkv_types[array->dtype]->safetensors, qkv_shape_text(array->shape, array->rank, text),
+                               array->bytes, end - begin);
     array->data = data + begin;
     return QKV_OK;
 }
 
 static enum qkv_status read_tensor(struct qkv_context *ctx, const struct qkv_tensors *t, struct qkv_array *array,
                                    json_t *entry, const unsigned char *data, size_t data_size) {
-    if (!json_is_object(entry)) return FAIL_TENSOR(ctx, t, array->name, "%s", "its entry is not an object");
+    if (!json_is_object(entry)) return QKV_FAIL_TENSOR(ctx, t, array->name, "%s", "its entry is not an object");
     const char *key;
     json_t *value;
     json_object_foreach(entry, key, value) { /* an unknown key could change what the data means */
         if (strcmp(key, "dtype") == 0 || strcmp(key, "shape") == 0 || strcmp(key, "data_offsets") == 0) continue;
-        return FAIL_TENSOR(ctx, t, array->name, "its entry has an unknown key \"%.*s\"", qkv_shown_length(key), key);
+        return QKV_FAIL_TENSOR(ctx, t, array->name, "its entry has an unknown key \"%.*s\"", qkv_shown_length(key),
+                               key);
     }
     enum qkv_status status = read_dtype(ctx, t, array, json_object_get(entry, "dtype"));
     if (!status) status = read_shape(ctx, t, array, json_object_get(entry, "shape"));
@@ -219,20 +170,6 @@ static enum qkv_status read_tensor(struct qkv_context *ctx, const struct qkv_ten
 
 /* ---- all tensors ------------------------------------------------------------------------------------------------- */
 
-/* Sorts by begin, then by end: tensors without bytes come before the tensor that begins at the same place. */
-static int compare_data(const void *a, const void *b) {
-    const struct qkv_array *x = a, *y = b;
-    uintptr_t p = (uintptr_t)x->data, q = (uintptr_t)y->data;
-    if (p != q) return p < q ? -1 : 1;
-    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
-    return strcmp(x->name, y->name);
-}
-
-static int compare_names(const void *a, const void *b) {
-    const struct qkv_array *const *x = a, *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
-}
-
 /* Fails if a byte of the data belongs to two tensors or to none. */
 static enum qkv_status check_cover(struct qkv_context *ctx, const struct qkv_tensors *t, const unsigned char *data,
                                    size_t data_size) {
@@ -242,12 +179,12 @@ static enum qkv_status check_cover(struct qkv_context *ctx, const struct qkv_ten
         size_t begin = (size_t)((const unsigned char *)array->data - data);
         if (begin < covered) {
             const char *before = t->arrays[i - 1].name;
-            return FAIL_TENSOR(ctx, t, array->name, "its data overlaps that of \"%.*s\"", qkv_shown_length(before),
-                               before);
+            return QKV_FAIL_TENSOR(ctx, t, array->name, "its data overlaps that of \"%.*s\"", qkv_shown_length(before),
+                                   before);
         }
         if (begin > covered)
-            return FAIL_TENSOR(ctx, t, array->name, "the %zu bytes before its data belong to no tensor",
-                               begin - covered);
+            return QKV_FAIL_TENSOR(ctx, t, array->name, "the %zu bytes before its data belong to no tensor",
+                                   begin - covered);
         covered += array->bytes;
     }
     if (covered == data_size) return QKV_OK;
@@ -273,9 +210,7 @@ static enum qkv_status read_tensors(struct qkv_context *ctx, struct qkv_tensors 
         }
         if (status) return status;
     }
-    qsort(t->arrays, t->count, sizeof *t->arrays, compare_data);
-    for (size_t i = 0; i < t->count; i++) t->by_name[i] = &t->arrays[i];
-    qsort(t->by_name, t->count, sizeof *t->by_name, compare_names);
+    qkv_tensors_sort(t);
     return check_cover(ctx, t, data, data_size);
 }
 
@@ -283,11 +218,8 @@ enum qkv_status qkv_tensors_open(struct qkv_context *ctx, const char *path, stru
     QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, path);
-    struct qkv_tensors *t = qkv_allocate(ctx, 1, sizeof *t);
-    if (!t) return QKV_MEMORY;
-    enum qkv_status status = (t->path = qkv_copy_string(ctx, path)) ? QKV_OK : QKV_MEMORY;
-    if (!status) status = qkv_file_open(ctx, t->path, &t->file);
-    if (!status) status = qkv_file_map(&t->file, &t->map);
+    struct qkv_tensors *t;
+    enum qkv_status status = qkv_tensors_begin(ctx, path, &t);
     size_t data_at = 0;
     if (!status) status = parse_header(ctx, t, &data_at);
     if (!status) status = read_tensors(ctx, t, data_at);
@@ -297,81 +229,4 @@ enum qkv_status qkv_tensors_open(struct qkv_context *ctx, const char *path, stru
     }
     *out = t;
     return QKV_OK;
-}
-
-void qkv_tensors_close(struct qkv_tensors *tensors) {
-    if (!tensors) return;
-    json_decref(tensors->root);
-    free(tensors->arrays);
-    free(tensors->by_name);
-    free(tensors->path);
-    qkv_unmap_file(&tensors->map);
-    qkv_file_close(&tensors->file);
-    free(tensors);
-}
-
-enum qkv_status qkv_tensors_read(const struct qkv_tensors *t, const struct qkv_array *array, size_t first, size_t n,
-                                 void *out) {
-    const size_t begin = (size_t)((const unsigned char *)array->data - t->map.data);
-    return qkv_file_read(&t->file, begin + qkv_type_span(array->dtype, first), out, qkv_type_span(array->dtype, n));
-}
-
-enum qkv_status qkv_tensors_part(const struct qkv_tensors *t, const struct qkv_array *array, size_t first, size_t n,
-                                 float *out) {
-    enum { PIECE = 1 << 13 }; /* bytes */
-    if (array->dtype == QKV_F32) return qkv_tensors_read(t, array, first, n, out);
-    unsigned char bytes[PIECE];
-    const struct qkv_type *type = qkv_types[array->dtype];
-    const size_t max = PIECE / type->bytes * type->block;
-    enum qkv_status status = QKV_OK;
-    for (size_t done = 0, part; done < n && !status; done += part) {
-        part = qkv_min(n - done, max);
-        status = qkv_tensors_read(t, array, first + done, part, bytes);
-        if (!status) qkv_to_float(out + done, bytes, array->dtype, part);
-    }
-    return status;
-}
-
-enum qkv_status qkv_tensors_floats(const struct qkv_tensors *t, const struct qkv_array *array, float *out) {
-    return qkv_tensors_part(t, array, 0, qkv_array_elements(array), out);
-}
-
-void qkv_tensors_forget(const struct qkv_tensors *t, const struct qkv_array *array) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t begin = (uintptr_t)array->data / page * page, end = (uintptr_t)array->data + array->bytes;
-    assert(t->map.mapped || !array->bytes);                               /* a heap block would lose its numbers */
-    if (array->bytes) madvise((void *)begin, end - begin, MADV_DONTNEED); /* a failure only costs memory */
-}
-
-enum qkv_status qkv_tensors_check(struct qkv_context *ctx, const struct qkv_tensors *t) {
-    return qkv_file_check(ctx, &t->file);
-}
-
-const char *qkv_tensors_path(const struct qkv_tensors *t) {
-    return t->path;
-}
-
-size_t qkv_tensors_count(const struct qkv_tensors *tensors) {
-    if (!tensors) return 0;
-    return tensors->count;
-}
-
-const struct qkv_array *qkv_tensors_at(const struct qkv_tensors *tensors, size_t i) {
-    if (!tensors) return NULL;
-    return i < tensors->count ? &tensors->arrays[i] : NULL;
-}
-
-const struct qkv_array *qkv_tensors_find(const struct qkv_tensors *tensors, const char *name) {
-    if (!tensors) return NULL;
-    const struct qkv_array wanted = {.name = name}, *key = &wanted;
-    if (!name) return NULL;
-    const struct qkv_array *const *found =
-        bsearch(&key, tensors->by_name, tensors->count, sizeof *tensors->by_name, compare_names);
-    return found ? *found : NULL;
-}
-
-const char *qkv_tensors_metadata(const struct qkv_tensors *tensors, const char *key) {
-    if (!tensors) return NULL;
-    const json_t *metadata = json_object_get(tensors->root, QKV_TENSORS_METADATA);
-    return key ? json_string_value(json_object_get(metadata, key)) : NULL;
 }
