@@ -79,11 +79,12 @@ static void models_are_opened_from_every_kind_of_place(void **state) {
     check_place(ctx, make_folder(ctx, "small16", "f16"), "folder");
     check_place(ctx, TEST_SOURCE_DIR "/tests/golden/hf/gpt2", "published");
     check_place(ctx, TEST_SOURCE_DIR "/tests/golden/hf/llama_sharded", "published");
+    check_place(ctx, TEST_SOURCE_DIR "/tests/golden/gguf/llama_11_004.gguf", "gguf");
     snprintf(other, sizeof other, "%s/model.safetensors", folder);
     check_place(ctx, other, "file");
     check_place(ctx, TEST_SOURCE_DIR "/tests/runs/labeled/checkpoint.safetensors", "checkpoint");
     while (qkv_source_at(sources, &name, &help)) sources += *name && *help;
-    assert_int_equal(sources, 4);
+    assert_int_equal(sources, 5);
     qkv_context_free(ctx);
 }
 

@@ -19,7 +19,7 @@ enum qkv_status qkv_origin_tokenizer(struct qkv_data *d, bool source, const char
     if (!path)
         status = QKV_MEMORY;
     else
-        status = own ? qkv_tokenizer_load(d->ctx, path, out) : qkv_tokenizer_open(d->ctx, place.folder, out);
+        status = own ? qkv_tokenizer_load(d->ctx, path, out) : qkv_theirs_tokenizer(d->ctx, place.folder, out);
     if (!status && own) status = qkv_tokenizer_read_roles(d->ctx, *out, place.folder, QKV_SOURCE_ROLES_FILE);
     qkv_model_place_free(&place);
     for (size_t i = 0; i < count && !status; i++) {

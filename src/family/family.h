@@ -93,7 +93,8 @@ enum qkv_family_order {
     QKV_FAMILY_PARTS = 0, /* all rows of one weight, then all rows of the next; a single weight keeps its order */
     QKV_FAMILY_HEADS,     /* head by head: q, k and v of one head (heads, 3, D), or k and v (heads, D + Dv) */
     QKV_FAMILY_GROUPS,    /* the queries of a key-value head, its key, its value (kv_heads, H/kv_heads + 2, D) */
-    QKV_FAMILY_IN_TURNS   /* the first row of each weight, then the second row of each */
+    QKV_FAMILY_IN_TURNS,  /* the first row of each weight, then the second row of each */
+    QKV_FAMILY_PAIRS      /* in each head, rows that are rotated together are neighbours */
 };
 enum {
     QKV_FAMILY_TRANSPOSED = 1, /* (in, out) */
@@ -101,7 +102,8 @@ enum {
     QKV_FAMILY_PATCHES = 4,    /* (out, channels, patch, patch) */
     QKV_FAMILY_FLAT = 8,       /* a matrix of one row, as a vector */
     QKV_FAMILY_STACKED = 16,   /* all experts in one tensor, with a first dimension of experts */
-    QKV_FAMILY_BUFFER = 32     /* not a parameter in the family: it is frozen */
+    QKV_FAMILY_BUFFER = 32,    /* not a parameter in the family: it is frozen */
+    QKV_FAMILY_PLUS_ONE = 64   /* 1 + the numbers */
 };
 struct qkv_family_tensor {
     /* "attn.q": of all layers, with its bias; several weights with commas. "encoder:attn.q": of that stack only.
@@ -115,6 +117,22 @@ struct qkv_family_tensor {
     const char *when; /* a list of keys with values that config.json must have; NULL: always */
 };
 
+/* How GGUF files have a family. family_gguf.c makes the config.json that a folder of the same model would have, so that
+ * the family's table reads both. */
+struct qkv_family_gguf {
+    const char *architecture; /* general.architecture */
+    const char *has;          /* a tensor that tells the family from others of the architecture; NULL: none */
+    const char *class;        /* of the config.json; NULL: ForCausalLM */
+    /* the keys of the config.json, "KEY=VALUE; …". A value is JSON, or "$KEY:TRANSFORM", the value of the
+     * architecture's key, "#TENSOR", the rows of a tensor, "?TENSOR", whether the file has it, "!TENSOR", whether it
+     * has not, or "@scaling", rope_scaling. "VALUE|OTHER": the other value where the file does not have the key */
+    const char *keys;
+    const char *idle; /* more keys of the architecture without effect: patterns with spaces; NULL: none */
+    /* Sets what neither keys nor tensors say; NULL: nothing. */
+    bool (*finish)(json_t *config);
+    /* its own tensors; the others are those of all families. NULL: none */
+    const struct qkv_family_tensor *tensors;
+};
 struct qkv_family {
     const char *type; /* model_type; several with commas */
     /* the classes that it reads, with commas; the first one is that of a config.json that names none. The end of the
@@ -146,6 +164,7 @@ struct qkv_family {
     const char *kept;        /* those of `ignored` that an export writes again, as a pooler; NULL: none */
     bool hidden_before_norm; /* its last hidden states are those before the final norm */
     const char *tied;        /* the tensor of the head, left out where tie_word_embeddings is true; NULL: none */
+    const struct qkv_family_gguf *gguf; /* NULL: GGUF files do not have the family */
 };
 #define QKV_FAMILY_DECLARE(name) extern const struct qkv_family qkv_family_##name;
 QKV_FAMILY_LIST(QKV_FAMILY_DECLARE)
@@ -183,6 +202,22 @@ extern const char *const qkv_family_answer[2];
  * it. */
 const char *qkv_family_class(const struct qkv_family *family, const char *architecture);
 const char *qkv_family_architecture(const struct qkv_family *family, const char *class, size_t *n);
+/* GGUF files of LLaMA and its descendants: sizes, other keys, and the orders of rows of queries and keys. */
+#define QKV_FAMILY_GGUF_SIZES                                                                                          \
+    "vocab_size=#token_embd.weight; hidden_size=$embedding_length; num_hidden_layers=$block_count; "                   \
+    "num_attention_heads=$attention.head_count; tie_word_embeddings=!output.weight; "
+#define QKV_FAMILY_GGUF_ROPE "rope_theta=$rope.freq_base|10000.0; rope_scaling=@scaling; "
+#define QKV_FAMILY_GGUF_STEM                                                                                           \
+    QKV_FAMILY_GGUF_SIZES QKV_FAMILY_GGUF_ROPE                                                                         \
+        "max_position_embeddings=$context_length; intermediate_size=$feed_forward_length; "                            \
+        "num_key_value_heads=$attention.head_count_kv|null; head_dim=$attention.key_length|null; "
+#define QKV_FAMILY_GGUF_LLAMA   QKV_FAMILY_GGUF_STEM "rms_norm_eps=$attention.layer_norm_rms_epsilon; "
+#define QKV_FAMILY_GGUF_BIASES  "attention_bias=?blk.0.attn_q.bias; "
+#define QKV_FAMILY_GGUF_EXPERTS "num_experts=$expert_count; num_experts_per_tok=$expert_used_count; "
+/* Sets query_pre_attn_scalar of Gemma, which files do not say: the width of a head, but hidden_size / heads in the
+ * model with `largest` layers. Returns false without memory. */
+bool qkv_family_gguf_scale(json_t *config, int largest);
+extern const struct qkv_family_tensor qkv_family_gguf_pairs[], qkv_family_gguf_joined[], qkv_family_gguf_gemma[];
 /* Conditions for a feed-forward without a gate: its matrix then has another name. */
 #define QKV_FAMILY_T5_UNGATED                                                                                          \
     "feed_forward_proj=!'gated-gelu'; feed_forward_proj=!'gated-gelu_new'; feed_forward_proj=!'gated-silu'; "          \
@@ -291,6 +326,7 @@ struct qkv_family_config {
     json_t *keys;
     size_t block[2]; /* rows and columns of a block with one scale, for matrices in 8 bits; 0: none */
     bool packed;     /* experts may be in MXFP4 */
+    bool gguf;       /* the files are GGUF: tensors have the names and orders there */
     /* of a folder that was read: tensors that are not weights and are written again. The model's origin owns them. */
     struct qkv_array *kept; /* names and data are on the heap */
     size_t kept_count;
@@ -316,6 +352,22 @@ enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, cons
                                  const struct qkv_spec *spec, struct qkv_family_config *config);
 /* The text of config.json; dtype is the matrices' format, "bfloat16". Freed with free(); NULL: no memory. */
 char *qkv_family_text(struct qkv_context *ctx, const struct qkv_family_config *config, const char *dtype);
+
+/* A GGUF file: its short keys, and its tensors. */
+struct qkv_family_gguf_file {
+    const char *name; /* for messages */
+    const json_t *keys;
+    const struct qkv_array *(*find)(const void *user, const char *name); /* with numbers; NULL: there is none */
+    const void *user;
+};
+/* Makes the config.json of a GGUF file, for the caller to free with json_decref. Fails with QKV_FORMAT: an architecture
+ * that no family has; QKV_SPEC: a key that is missing, or that the family does not read. */
+enum qkv_status qkv_family_gguf_config(struct qkv_context *ctx, const struct qkv_family_gguf_file *file,
+                                       json_t **config);
+/* The tensors of all families in GGUF files (family_gguf_tensors.c), and patterns, with spaces, of those that are not
+ * weights. */
+extern const struct qkv_family_tensor qkv_family_gguf_tensors[];
+extern const char qkv_family_gguf_ignored[];
 
 /* Where a weight of ours is in a tensor of theirs. */
 enum { QKV_FAMILY_NAME = 200 };

@@ -21,6 +21,13 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "bloom",
+    .keys = QKV_FAMILY_GGUF_SIZES "seq_length=$context_length; layer_norm_epsilon=$attention.layer_norm_epsilon",
+    .idle = "feed_forward_length attention.max_alibi_bias",
+    .tensors = qkv_family_gguf_joined,
+};
+
 const struct qkv_family qkv_family_bloom = {
     .type = "bloom",
     .architectures = "BloomForCausalLM,BloomModel,BloomForSequenceClassification,BloomForTokenClassification,"
@@ -41,4 +48,5 @@ const struct qkv_family qkv_family_bloom = {
     .tensors = tensors,
     .prefix = "transformer.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

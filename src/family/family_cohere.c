@@ -14,6 +14,13 @@ static const struct qkv_family_choice choices[] = {
     {"use_qk_norm", query_norms},          QKV_FAMILY_CHOICES_END,
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "command-r",
+    .keys = QKV_FAMILY_GGUF_STEM QKV_FAMILY_GGUF_BIASES
+    "layer_norm_eps=$attention.layer_norm_epsilon; logit_scale=$logit_scale|1.0; "
+    "use_qk_norm=?blk.0.attn_q_norm.weight",
+};
+
 const struct qkv_family qkv_family_cohere = {
     .type = "cohere",
     .architectures = "CohereForCausalLM,CohereModel",
@@ -30,4 +37,5 @@ const struct qkv_family qkv_family_cohere = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

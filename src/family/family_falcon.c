@@ -63,6 +63,31 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+/* Models of 40B have a norm of each sublayer's own. */
+static bool gguf_finish(json_t *config) {
+    const bool two = json_is_true(json_object_get(config, "@blk.0.attn_norm_2.weight"));
+    json_object_del(config, "@blk.0.attn_norm_2.weight");
+    return !json_object_set_new(config, "num_ln_in_parallel_attn", json_integer(two ? 2 : 1));
+}
+
+static const struct qkv_family_tensor gguf_tensors[] = {
+    {"attn.q,attn.k,attn.v", "blk.{N}.attn_qkv", 0, 0, NULL},
+    {"attn_norm", "blk.{N}.attn_norm_2", 0, 0, "num_ln_in_parallel_attn=2"},
+    {"ffn_norm", "blk.{N}.attn_norm", 0, 0, "num_ln_in_parallel_attn=2"},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+static const struct qkv_family_gguf gguf = {
+    .architecture = "falcon",
+    .keys = QKV_FAMILY_GGUF_SIZES QKV_FAMILY_GGUF_ROPE
+    "max_position_embeddings=$context_length; ffn_hidden_size=$feed_forward_length; "
+    "num_kv_heads=$attention.head_count_kv|1; new_decoder_architecture=true; parallel_attn=true; "
+    "num_ln_in_parallel_attn=1; bias=?blk.0.attn_qkv.bias; layer_norm_epsilon=$attention.layer_norm_epsilon; "
+    "@blk.0.attn_norm_2.weight=?blk.0.attn_norm_2.weight",
+    .finish = gguf_finish,
+    .tensors = gguf_tensors,
+};
+
 const struct qkv_family qkv_family_falcon = {
     .type = "falcon,RefinedWeb,RefinedWebModel",
     .architectures = "FalconForCausalLM,RWForCausalLM,FalconModel,FalconForSequenceClassification,"
@@ -82,4 +107,5 @@ const struct qkv_family qkv_family_falcon = {
     .tensors = tensors,
     .prefix = "transformer.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

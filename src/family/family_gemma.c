@@ -26,6 +26,12 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "gemma",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES,
+    .tensors = qkv_family_gguf_gemma,
+};
+
 const struct qkv_family qkv_family_gemma = {
     .type = "gemma",
     .architectures = "GemmaForCausalLM,GemmaModel,GemmaForSequenceClassification,GemmaForTokenClassification",
@@ -43,4 +49,5 @@ const struct qkv_family qkv_family_gemma = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -9,6 +9,19 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
+static bool gguf_finish(json_t *config) {
+    return qkv_family_gguf_scale(config, 46);
+}
+
+static const struct qkv_family_gguf gguf = {
+    .architecture = "gemma2",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES
+    "sliding_window=$attention.sliding_window|4096; attn_logit_softcapping=$attn_logit_softcapping|50.0; "
+    "final_logit_softcapping=$final_logit_softcapping|30.0",
+    .finish = gguf_finish,
+    .tensors = qkv_family_gguf_gemma,
+};
+
 const struct qkv_family qkv_family_gemma2 = {
     .type = "gemma2",
     .architectures = "Gemma2ForCausalLM,Gemma2Model,Gemma2ForSequenceClassification,Gemma2ForTokenClassification",
@@ -32,4 +45,5 @@ const struct qkv_family qkv_family_gemma2 = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

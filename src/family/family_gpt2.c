@@ -23,6 +23,13 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "gpt2",
+    .keys = QKV_FAMILY_GGUF_SIZES "max_position_embeddings=$context_length; n_inner=$feed_forward_length; "
+                                  "layer_norm_epsilon=$attention.layer_norm_epsilon",
+    .tensors = qkv_family_gguf_joined,
+};
+
 const struct qkv_family qkv_family_gpt2 = {
     .type = "gpt2",
     .architectures =
@@ -43,4 +50,5 @@ const struct qkv_family qkv_family_gpt2 = {
     .tensors = tensors,
     .prefix = "transformer.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -26,6 +26,16 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "gptneox",
+    .keys = QKV_FAMILY_GGUF_SIZES
+    "max_position_embeddings=$context_length; intermediate_size=$feed_forward_length; "
+    "rotary_pct=$rope.dimension_count:of_head|1.0; rotary_emb_base=$rope.freq_base|10000.0; rope_scaling=@scaling; "
+    "layer_norm_eps=$attention.layer_norm_epsilon; use_parallel_residual=$use_parallel_residual|true; "
+    "attention_bias=?blk.0.attn_qkv.bias",
+    .tensors = qkv_family_gguf_joined,
+};
+
 const struct qkv_family qkv_family_gpt_neox = {
     .type = "gpt_neox",
     .architectures = "GPTNeoXForCausalLM,GPTNeoXModel,GPTNeoXForSequenceClassification,GPTNeoXForTokenClassification,"
@@ -47,4 +57,5 @@ const struct qkv_family qkv_family_gpt_neox = {
     .tensors = tensors,
     .prefix = "gpt_neox.",
     .tied = "embed_out.weight",
+    .gguf = &gguf,
 };

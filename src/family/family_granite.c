@@ -7,6 +7,14 @@ static const struct qkv_family_choice choices[] = {
     {"mlp_bias", qkv_family_ffn_biases},   QKV_FAMILY_CHOICES_END,
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "granite",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES
+    "mlp_bias=?blk.0.ffn_up.bias; embedding_multiplier=$embedding_scale|1.0; attention_multiplier=$attention.scale; "
+    "residual_multiplier=$residual_scale|1.0; logits_scaling=$logit_scale|1.0",
+    .tensors = qkv_family_gguf_pairs,
+};
+
 const struct qkv_family qkv_family_granite = {
     .type = "granite",
     .architectures = "GraniteForCausalLM,GraniteModel",
@@ -24,4 +32,5 @@ const struct qkv_family qkv_family_granite = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

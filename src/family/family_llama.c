@@ -7,6 +7,12 @@ static const struct qkv_family_choice choices[] = {
     {"mlp_bias", qkv_family_ffn_biases},   QKV_FAMILY_CHOICES_END,
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "llama",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES "mlp_bias=?blk.0.ffn_up.bias",
+    .tensors = qkv_family_gguf_pairs,
+};
+
 const struct qkv_family qkv_family_llama = {
     .type = "llama",
     .architectures = "LlamaForCausalLM,LlamaModel,LlamaForSequenceClassification,LlamaForTokenClassification,"
@@ -22,4 +28,5 @@ const struct qkv_family qkv_family_llama = {
     .prefix = "model.",
     .question_prefix = "transformer.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -16,6 +16,13 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "llama",
+    .has = "blk.0.ffn_gate_inp.weight",
+    .keys = QKV_FAMILY_GGUF_LLAMA "num_local_experts=$expert_count; num_experts_per_tok=$expert_used_count",
+    .tensors = qkv_family_gguf_pairs,
+};
+
 const struct qkv_family qkv_family_mixtral = {
     .type = "mixtral",
     .architectures = "MixtralForCausalLM,MixtralModel,MixtralForSequenceClassification,MixtralForTokenClassification,"
@@ -36,4 +43,5 @@ const struct qkv_family qkv_family_mixtral = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

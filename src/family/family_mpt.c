@@ -20,6 +20,15 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "mpt",
+    .keys = QKV_FAMILY_GGUF_SIZES
+    "max_seq_len=$context_length; expansion_ratio=$feed_forward_length:of_model; "
+    "layer_norm_epsilon=$attention.layer_norm_epsilon; attn_config.alibi_bias_max=$attention.max_alibi_bias|8; "
+    "attn_config.clip_qkv=$attention.clamp_kqv|null",
+    .tensors = qkv_family_gguf_joined,
+};
+
 const struct qkv_family qkv_family_mpt = {
     .type = "mpt",
     .architectures = "MptForCausalLM,MPTForCausalLM,MptModel,MptForSequenceClassification,MptForTokenClassification,"
@@ -45,4 +54,5 @@ const struct qkv_family qkv_family_mpt = {
     .tensors = tensors,
     .prefix = "transformer.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -15,6 +15,18 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_tensor gguf_tensors[] = {
+    {"attn_norm", "blk.{N}.post_attention_norm", 0, 0, NULL},
+    {"ffn_norm", "blk.{N}.post_ffw_norm", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+static const struct qkv_family_gguf gguf = {
+    .architecture = "olmo2",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES,
+    .tensors = gguf_tensors,
+};
+
 const struct qkv_family qkv_family_olmo2 = {
     .type = "olmo2",
     .architectures = "Olmo2ForCausalLM,Olmo2Model,Olmo2ForSequenceClassification",
@@ -31,4 +43,5 @@ const struct qkv_family qkv_family_olmo2 = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

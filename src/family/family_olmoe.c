@@ -9,6 +9,11 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "olmoe",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES QKV_FAMILY_GGUF_EXPERTS "clip_qkv=$attention.clamp_kqv|null",
+};
+
 const struct qkv_family qkv_family_olmoe = {
     .type = "olmoe",
     .architectures = "OlmoeForCausalLM,OlmoeModel",
@@ -29,4 +34,5 @@ const struct qkv_family qkv_family_olmoe = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -26,6 +26,12 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "phi2",
+    .keys = QKV_FAMILY_GGUF_STEM
+    "layer_norm_eps=$attention.layer_norm_epsilon; partial_rotary_factor=$rope.dimension_count:of_head|1.0",
+};
+
 const struct qkv_family qkv_family_phi = {
     .type = "phi",
     .architectures = "PhiForCausalLM,PhiModel,PhiForSequenceClassification,PhiForTokenClassification",
@@ -42,4 +48,5 @@ const struct qkv_family qkv_family_phi = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -21,6 +21,20 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_tensor gguf_tensors[] = {
+    {"attn.q,attn.k,attn.v", "blk.{N}.attn_qkv", 0, 0, NULL},
+    {"ffn.gate,ffn.up", "blk.{N}.ffn_up", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+static const struct qkv_family_gguf gguf = {
+    .architecture = "phi3",
+    .keys = QKV_FAMILY_GGUF_LLAMA
+    "sliding_window=$attention.sliding_window|null; partial_rotary_factor=$rope.dimension_count:of_head|1.0; "
+    "original_max_position_embeddings=$rope.scaling.original_context_length|$context_length",
+    .tensors = gguf_tensors,
+};
+
 const struct qkv_family qkv_family_phi3 = {
     .type = "phi3",
     .architectures = "Phi3ForCausalLM,Phi3Model,Phi3ForSequenceClassification,Phi3ForTokenClassification",
@@ -39,4 +53,5 @@ const struct qkv_family qkv_family_phi3 = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -9,6 +9,11 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "qwen2",
+    .keys = QKV_FAMILY_GGUF_LLAMA,
+};
+
 const struct qkv_family qkv_family_qwen2 = {
     .type = "qwen2",
     .architectures = "Qwen2ForCausalLM,Qwen2Model,Qwen2ForSequenceClassification,Qwen2ForTokenClassification,"
@@ -26,4 +31,5 @@ const struct qkv_family qkv_family_qwen2 = {
     .prefix = "model.",
     .question_prefix = "transformer.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

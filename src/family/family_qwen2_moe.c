@@ -49,6 +49,14 @@ static const struct qkv_family_tensor tensors[] = {
 static const struct qkv_family_layers layers = {
     "layer_types", kinds, kind_of, kinds_write, {"decoder_sparse_step", "max_window_layers"}, "mlp_only_layers"};
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "qwen2moe",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_EXPERTS
+    "qkv_bias=?blk.0.attn_q.bias; "
+    "moe_intermediate_size=$expert_feed_forward_length; "
+    "shared_expert_intermediate_size=$expert_shared_feed_forward_length",
+};
+
 const struct qkv_family qkv_family_qwen2_moe = {
     .type = "qwen2_moe",
     .architectures = "Qwen2MoeForCausalLM,Qwen2MoeModel,Qwen2MoeForSequenceClassification,"
@@ -71,4 +79,5 @@ const struct qkv_family qkv_family_qwen2_moe = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -10,6 +10,11 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "qwen3",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES,
+};
+
 const struct qkv_family qkv_family_qwen3 = {
     .type = "qwen3",
     .architectures = "Qwen3ForCausalLM,Qwen3Model,Qwen3ForSequenceClassification,Qwen3ForTokenClassification,"
@@ -29,4 +34,5 @@ const struct qkv_family qkv_family_qwen3 = {
     .prefix = "model.",
     .question_prefix = "transformer.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -25,6 +25,12 @@ static const struct qkv_family_choice choices[] = {
 static const struct qkv_family_layers layers = {
     NULL, kinds, qkv_family_qwen_sparse, qkv_family_write_qwen_sparse, {"decoder_sparse_step"}, "mlp_only_layers"};
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "qwen3moe",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_EXPERTS QKV_FAMILY_GGUF_BIASES
+    "moe_intermediate_size=$expert_feed_forward_length; norm_topk_prob=true",
+};
+
 const struct qkv_family qkv_family_qwen3_moe = {
     .type = "qwen3_moe",
     .architectures = "Qwen3MoeForCausalLM,Qwen3MoeModel,Qwen3MoeForSequenceClassification,"
@@ -47,4 +53,5 @@ const struct qkv_family qkv_family_qwen3_moe = {
     .prefix = "model.",
     .question_prefix = "transformer.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

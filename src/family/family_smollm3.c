@@ -49,6 +49,12 @@ static const struct qkv_family_choice choices[] = {
 static const struct qkv_family_layers layers = {"no_rope_layers",           kinds,        kind_of, kinds_write,
                                                 {"no_rope_layer_interval"}, "layer_types"};
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "smollm3",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES "mlp_bias=?blk.0.ffn_up.bias",
+    .tensors = qkv_family_gguf_pairs,
+};
+
 const struct qkv_family qkv_family_smollm3 = {
     .type = "smollm3",
     .architectures = "SmolLM3ForCausalLM,SmolLM3Model,SmolLM3ForSequenceClassification,SmolLM3ForTokenClassification,"
@@ -67,4 +73,5 @@ const struct qkv_family qkv_family_smollm3 = {
     .prefix = "model.",
     .question_prefix = "transformer.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -21,6 +21,12 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "starcoder2",
+    .keys = QKV_FAMILY_GGUF_STEM "norm_epsilon=$attention.layer_norm_epsilon; use_bias=?blk.0.attn_q.bias; "
+                                 "sliding_window=$attention.sliding_window|null",
+};
+
 const struct qkv_family qkv_family_starcoder2 = {
     .type = "starcoder2",
     .architectures =
@@ -38,4 +44,5 @@ const struct qkv_family qkv_family_starcoder2 = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

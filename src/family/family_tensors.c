@@ -178,7 +178,7 @@ static void name_begin(const struct qkv_family_config *config, const char *prefi
 
 bool qkv_family_name(const struct qkv_family_config *config, const char *name, size_t i, char out[QKV_FAMILY_NAME]) {
     const struct qkv_family *f = config->family;
-    const char *own = f && f->prefix ? class_prefix(config) : NULL;
+    const char *own = f && f->prefix && !config->gguf ? class_prefix(config) : NULL;
     const char *const others[] = {f ? f->prefix : NULL, "", f ? f->question_prefix : NULL};
     if (!own || i >= sizeof others / sizeof *others || strncmp(name, own, strlen(own)) != 0) return false;
     snprintf(out, QKV_FAMILY_NAME, "%s%.180s", others[i] ? others[i] : "", name + strlen(own));
@@ -188,6 +188,9 @@ bool qkv_family_name(const struct qkv_family_config *config, const char *name, s
 bool qkv_family_view(const struct qkv_family_config *config, const struct qkv_spec *spec, const char *ours, size_t rows,
                      struct qkv_family_view *view) {
     const struct name name = name_read(ours);
+    if (config->gguf)
+        return table_has(config->family->gguf->tensors, config, spec, &name, rows, view) ||
+               table_has(qkv_family_gguf_tensors, config, spec, &name, rows, view);
     const bool found = table_has(config->family->tensors, config, spec, &name, rows, view) ||
                        table_has(config->family->others, config, spec, &name, rows, view);
     if (found && config->family->prefix) name_begin(config, class_prefix(config), view->name);
@@ -205,6 +208,7 @@ size_t qkv_family_row(const struct qkv_family_view *v, size_t r) {
     if (v->order == QKV_FAMILY_IN_TURNS) return r * v->parts + v->part;
     if (v->order == QKV_FAMILY_HEADS) return row_of_heads(v, r);
     const size_t D = v->head_dim, head = r / D, i = r % D, each = v->heads / v->kv_heads;
+    if (v->order == QKV_FAMILY_PAIRS) return head * D + i % (D / 2) * 2 + i / (D / 2);
     if (v->part == 0) return (head / each * (each + 2) + head % each) * D + i;
     return (head * (each + 2) + each + v->part - 1) * D + i;
 }
@@ -256,7 +260,8 @@ static bool name_matches(const struct qkv_family_config *config, const char *nam
 bool qkv_family_ignores(const struct qkv_family_config *config, const char *name) {
     static const char common[] = "*.attn.bias *.attn.masked_bias *.attention.bias *.attention.masked_bias "
                                  "*rotary_emb.inv_freq *position_ids *.token_type_ids";
-    const char *const lists[] = {common, config->family->ignored};
+    const char *const lists[] = {config->gguf ? qkv_family_gguf_ignored : common,
+                                 config->gguf ? NULL : config->family->ignored};
     char pattern[96];
     for (size_t i = 0; i < 2; i++)
         for (const char *at = lists[i] ? lists[i] : ""; *at; at += strcspn(at, " "), at += *at == ' ') {
@@ -264,7 +269,7 @@ bool qkv_family_ignores(const struct qkv_family_config *config, const char *name
             if (name_matches(config, name, pattern)) return true;
         }
     /* A tied head is the embedding. */
-    const bool tied = json_is_true(json_object_get(config->keys, "tie_word_embeddings"));
+    const bool tied = !config->gguf && json_is_true(json_object_get(config->keys, "tie_word_embeddings"));
     return tied && config->family->tied && qkv_text_matches(name, config->family->tied);
 }
 

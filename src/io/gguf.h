@@ -63,6 +63,9 @@ bool qkv_gguf_text(const struct qkv_gguf *g, const struct qkv_gguf_value *value,
  * QKV_FORMAT at a number that is not finite. */
 enum { QKV_GGUF_SHORT = 4096 };
 enum qkv_status qkv_gguf_json(const struct qkv_gguf *g, json_t **out);
+/* Makes the tokenizer that the keys describe (gguf_tokenizer.c). Fails with QKV_FORMAT where they describe none. */
+struct qkv_tokenizer;
+enum qkv_status qkv_gguf_tokenizer(const struct qkv_gguf *g, struct qkv_tokenizer **out);
 /* One value as JSON; NULL: no memory, or a number that is not finite. */
 json_t *qkv_gguf_value_json(const struct qkv_gguf *g, const struct qkv_gguf_value *value);
 

@@ -13,13 +13,16 @@
 #define QKV_CHECKPOINT_OPTIMIZER "optimizer." /* names of its tensors that are not weights begin with this */
 /* What a path to a model names (place.c): a folder, or a checkpoint in one. */
 struct qkv_model_place {
-    char *folder;  /* heap strings */
+    char *folder;  /* heap strings; of a GGUF file its own path, as it is all of a model */
     char *weights; /* the file */
     bool named;    /* the path names the file itself */
     char *modules; /* the folder whose modules.json names the model's folder inside it; NULL: there is none */
 };
 enum qkv_status qkv_model_place(struct qkv_context *ctx, const char *path, struct qkv_model_place *place);
 void qkv_model_place_free(struct qkv_model_place *place);
+/* Reads the tokenizer of a published folder or of a GGUF file (their_weights.c). */
+struct qkv_tokenizer;
+enum qkv_status qkv_theirs_tokenizer(struct qkv_context *ctx, const char *folder, struct qkv_tokenizer **out);
 
 /* The bytes and a hash of the weights at such a path, over all their files (weights_hash.c). */
 enum qkv_status qkv_weights_hash(struct qkv_context *ctx, const char *path, uint64_t *bytes, uint64_t *hash);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/sized_options.h"
+#include "io/gguf.h"
 #include "model/decode.h"
 #include "model/spec.h"
 
@@ -41,6 +42,7 @@ static enum qkv_status opening_look(struct qkv_opening *o) {
     if (status) return status;
     if (!found)
         return qkv_fail(o->ctx, QKV_FILE, "there is no %s; name a model folder, or a checkpoint in one", o->path);
+    if (qkv_gguf_is(o->place.folder)) return QKV_OK; /* it is a file: opening it says what is wrong */
     char *config = qkv_join_path(o->ctx, o->place.folder, QKV_CONFIG_FILE);
     status = config ? qkv_file_find(o->ctx, config, &found) : QKV_MEMORY;
     if (!status && !found)

@@ -33,6 +33,7 @@ struct qkv_source {
 /* X(name): the rows, in the order in which they are asked. Another place that models are read from is a file and a
  * line here. */
 #define QKV_SOURCE_LIST(X)                                                                                             \
+    X(gguf)                                                                                                            \
     X(published)                                                                                                       \
     X(checkpoint)                                                                                                      \
     X(file)                                                                                                            \
@@ -68,6 +69,18 @@ void qkv_own_close(struct qkv_opening *opening);
 enum qkv_status qkv_own_check(struct qkv_opening *opening, const char *besides);
 /* Fails if the digest that the weights were saved with is not that of the model's spec. */
 enum qkv_status qkv_own_check_digest(struct qkv_opening *opening, const char *saved);
+
+/* ---- weights of a family (their_weights.c) ---- */
+/* Opens a published folder or a GGUF file, if the path is one, as opening->state. */
+enum qkv_status qkv_theirs_open(struct qkv_opening *opening, bool *mine);
+/* Functions of such rows. */
+enum qkv_status qkv_theirs_match(struct qkv_opening *opening);
+enum qkv_status qkv_theirs_check(struct qkv_opening *opening);
+size_t qkv_theirs_bytes(const struct qkv_opening *opening, const struct qkv_weight *weight);
+enum qkv_status qkv_theirs_take(struct qkv_opening *opening);
+enum qkv_status qkv_theirs_read(struct qkv_opening *opening);
+enum qkv_status qkv_theirs_read_texts(struct qkv_opening *opening);
+void qkv_theirs_close(struct qkv_opening *opening);
 
 /* ---- texts (own_texts.c) ---- */
 /* Reads a tokenizer file, if it exists, and gives it to the model. */

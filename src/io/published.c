@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json_load.h"
+#include "io/gguf.h"
 #include "io/io.h"
 #include "io/published_files.h"
 #include "io/safetensors.h"
@@ -24,14 +25,8 @@ enum qkv_status qkv_published_json(struct qkv_context *ctx, const char *path, js
 static enum qkv_status file_add(struct qkv_published *p, const char *name) {
     for (size_t i = 0; i < p->count; i++)
         if (!strcmp(p->files[i].name, name)) return QKV_OK;
-    struct qkv_published_part *grown = qkv_list_room(p->ctx, p->files, &p->capacity, p->count, 1, sizeof *grown);
-    if (!grown) return QKV_MEMORY;
-    p->files = grown;
-    struct qkv_published_part *part = &p->files[p->count];
-    *part = (struct qkv_published_part){.name = qkv_copy_string(p->ctx, name),
-                                        .path = qkv_join_path(p->ctx, p->folder, name)};
-    p->count++;
-    if (!part->name || !part->path) return QKV_MEMORY;
+    struct qkv_published_part *part = qkv_published_part(p, name, false);
+    if (!part) return QKV_MEMORY;
     bool found;
     enum qkv_status status = qkv_file_find(p->ctx, part->path, &found);
     if (!status && !found)
@@ -130,41 +125,12 @@ static enum qkv_status open_files(struct qkv_published *p) {
     return status;
 }
 
-/* ---- tensors by name --------------------------------------------------------------------------------------------- */
-
-static const struct qkv_array *find_exactly(const struct qkv_published *p, const char *name, size_t *file) {
-    const struct qkv_array *array = NULL;
-    for (size_t i = 0; i < p->count && !array; i++) {
-        array = qkv_tensors_find(p->files[i].tensors, name);
-        if (array) *file = i;
-    }
-    return array;
-}
-
-/* Finds a tensor under its older name too: old files call the weight and the bias of a norm gamma and beta. */
-static const struct qkv_array *find_spelled(const struct qkv_published *p, const char *name, size_t *file) {
-    char old[QKV_FAMILY_NAME + 8];
-    const struct qkv_array *array = find_exactly(p, name, file);
-    const char *norm = array ? NULL : strstr(name, "LayerNorm.");
-    if (!norm) return array;
-    snprintf(old, sizeof old, "%.*sLayerNorm.%s", (int)(norm - name), name, norm[10] == 'w' ? "gamma" : "beta");
-    return find_exactly(p, old, file);
-}
-
-const struct qkv_array *qkv_published_find(const struct qkv_published *p, const char *name, size_t *file) {
-    const struct qkv_array *array = find_spelled(p, name, file);
-    char other[QKV_FAMILY_NAME];
-    for (size_t i = 0; !array && p->config.family && qkv_family_name(&p->config, name, i, other); i++)
-        array = find_spelled(p, other, file);
-    return array;
-}
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 static bool has_tensor(const void *published, const char *name) {
     size_t file;
-    return find_exactly(published, name, &file) != NULL;
+    return qkv_published_exactly(published, name, &file) != NULL;
 }
-
-/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 void qkv_published_close(struct qkv_published *p) {
     if (!p) return;
@@ -180,6 +146,7 @@ void qkv_published_close(struct qkv_published *p) {
     free(p->folder);
     free(p->warning);
     qkv_family_config_free(&p->config);
+    json_decref(p->keys);
     free(p);
 }
 
@@ -193,24 +160,31 @@ static enum qkv_status open_folder(struct qkv_published *p, const char *config, 
     return status;
 }
 
-enum qkv_status qkv_published_open(struct qkv_context *ctx, const char *folder, bool weights,
-                                   struct qkv_published **out, struct qkv_spec *spec) {
+/* Opens a folder whose config.json is that of a published model. */
+static enum qkv_status open_config(struct qkv_published *p, bool weights, bool *mine, struct qkv_spec *spec) {
     json_t *root = NULL;
-    *out = NULL;
-    char *config = qkv_join_path(ctx, folder, QKV_CONFIG_FILE);
-    enum qkv_status status = config ? qkv_published_json(ctx, config, &root) : QKV_MEMORY;
-    if (status || !qkv_family_is_config(root)) {
-        if (status != QKV_MEMORY) qkv_forgive(ctx);
-        json_decref(root);
-        free(config);
-        return status == QKV_MEMORY ? status : QKV_OK;
-    }
-    struct qkv_published *p = qkv_allocate(ctx, 1, sizeof *p);
-    if (p) *p = (struct qkv_published){.ctx = ctx, .folder = qkv_copy_string(ctx, folder)};
-    status = p && p->folder ? open_folder(p, config, root, weights, spec) : QKV_MEMORY;
+    char *config = qkv_join_path(p->ctx, p->folder, QKV_CONFIG_FILE);
+    enum qkv_status status = config ? qkv_published_json(p->ctx, config, &root) : QKV_MEMORY;
+    *mine = !status && qkv_family_is_config(root);
+    if (*mine)
+        status = open_folder(p, config, root, weights, spec);
+    else if (status != QKV_MEMORY)
+        qkv_forgive(p->ctx);
     json_decref(root);
     free(config);
-    if (status)
+    return *mine || status == QKV_MEMORY ? status : QKV_OK;
+}
+
+enum qkv_status qkv_published_open(struct qkv_context *ctx, const char *folder, bool weights,
+                                   struct qkv_published **out, struct qkv_spec *spec) {
+    bool mine = qkv_gguf_is(folder);
+    struct qkv_published *p = qkv_allocate(ctx, 1, sizeof *p);
+    *out = NULL;
+    if (p) *p = (struct qkv_published){.ctx = ctx, .folder = qkv_copy_string(ctx, folder), .asker = QKV_CONFIG_FILE};
+    enum qkv_status status = !p || !p->folder ? QKV_MEMORY
+                             : mine           ? qkv_published_open_gguf(p, spec)
+                                              : open_config(p, weights, &mine, spec);
+    if (status || !mine)
         qkv_published_close(p);
     else
         *out = p;

@@ -1,14 +1,14 @@
-/* published: folders of models that others have published: config.json of a family, weights in one file, or in several
- * with an index. */
+/* published: models that others have published: folders with config.json of a family and weights in one file, or in
+ * several with an index; and GGUF files. */
 #ifndef QKV_PUBLISHED_H
 #define QKV_PUBLISHED_H
 
 #include "family/family.h"
 
 struct qkv_published;
-/* Reads config.json and opens the weights' files. *out is NULL where config.json is not of a published model, or is not
- * JSON: reading it as one of ours then says what is wrong. weights: the files must exist; else config.json is
- * enough. */
+/* Reads config.json and opens the weights' files; or opens GGUF files, whose path is the folder. *out is NULL where
+ * config.json is not of a published model, or is not JSON: reading it as one of ours then says what is wrong. weights:
+ * the files must exist; else config.json is enough. */
 enum qkv_status qkv_published_open(struct qkv_context *ctx, const char *folder, bool weights,
                                    struct qkv_published **out, struct qkv_spec *spec);
 void qkv_published_close(struct qkv_published *published);
@@ -28,6 +28,8 @@ struct qkv_model_file qkv_published_file(struct qkv_published *published);
 enum qkv_status qkv_published_read(struct qkv_model *model, const struct qkv_published *published);
 /* Copies what a model keeps of a published folder: its family. */
 enum qkv_status qkv_published_origin(const struct qkv_published *published, struct qkv_model_origin *origin);
+/* Sets the pooling that the keys of a GGUF file name; that of a folder stays. */
+enum qkv_status qkv_published_pooling(const struct qkv_published *published, struct qkv_model_pooling *pooling);
 /* Freezes weights that are not parameters in the model's family. */
 enum qkv_status qkv_published_freeze(struct qkv_model *model);
 /* The folder's settings of generation. */

@@ -6,6 +6,7 @@
 #include "io/generation.h"
 #include "io/io.h"
 #include "io/pooling.h"
+#include "io/gguf.h"
 #include "io/published_files.h"
 #include "io/safetensors.h"
 #include "model/spec.h"
@@ -58,7 +59,7 @@ enum qkv_family_hidden qkv_model_family_hidden(const struct qkv_model *model) {
 bool qkv_folder_has_weights(const char *folder) {
     if (!folder) return false;
     static const char *const names[] = {QKV_WEIGHTS_FILE, QKV_INDEX_FILE};
-    bool there = false;
+    bool there = qkv_gguf_is(folder) && qkv_file_exists(folder);
     for (size_t i = 0; i < 2 && !there; i++) {
         char *path = qkv_join_path(NULL, folder, names[i]);
         there = path && qkv_file_exists(path);
@@ -102,7 +103,7 @@ enum qkv_status qkv_folder_tokenizer(struct qkv_context *ctx, const char *path, 
     struct qkv_model_place place;
     enum qkv_status status = qkv_model_place(ctx, path, &place);
     if (status) return status;
-    status = qkv_tokenizer_open(ctx, place.folder, out);
+    status = qkv_theirs_tokenizer(ctx, place.folder, out);
     qkv_model_place_free(&place);
     return status;
 }

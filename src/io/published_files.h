@@ -22,11 +22,13 @@ struct qkv_published_entry {
 };
 struct qkv_published {
     struct qkv_context *ctx;
-    char *folder;
-    char *warning; /* for qkv_model_warning; NULL: none */
+    char *folder;      /* of GGUF files, the path of the first one */
+    const char *asker; /* what the tensors follow from, for messages: "config.json" */
+    char *warning;     /* for qkv_model_warning; NULL: none */
     struct qkv_published_part *files;
     size_t count, capacity;
     struct qkv_family_config config;
+    json_t *keys;                        /* the short keys of GGUF files; NULL: the files are not GGUF */
     struct qkv_published_entry *entries; /* sorted by name */
     size_t entry_count;
     struct qkv_arena repacked; /* memory of the repacked copies */
@@ -34,10 +36,16 @@ struct qkv_published {
 };
 /* A JSON file of at most 64 MiB, for the caller to free with json_decref. */
 enum qkv_status qkv_published_json(struct qkv_context *ctx, const char *path, json_t **root);
-/* The tensor of that name in any of the files, also under its older name. */
+/* Adds an empty part for a file of the folder, or, where path is true, for the path `name`; NULL: no memory. */
+struct qkv_published_part *qkv_published_part(struct qkv_published *published, const char *name, bool path);
+/* Opens the GGUF file p->folder, or all files that it is one of, and reads the spec (published_gguf.c). */
+enum qkv_status qkv_published_open_gguf(struct qkv_published *published, struct qkv_spec *spec);
+/* The tensor of that name in any of the files; the second function also finds it under its older name. */
+const struct qkv_array *qkv_published_exactly(const struct qkv_published *published, const char *name, size_t *file);
 const struct qkv_array *qkv_published_find(const struct qkv_published *published, const char *name, size_t *file);
 
-/* Copies the rows of one of our matrices out of a tensor of theirs; numbers have 2 or 4 bytes. */
+/* Copies the rows of one of our matrices out of a tensor of theirs. Columns are numbers of 2 or 4 bytes, or, of a
+ * tensor that is not transposed, blocks of any width. */
 enum qkv_status qkv_published_repack(struct qkv_context *ctx, const struct qkv_family_view *view, const void *theirs,
                                      size_t rows, size_t columns, size_t width, void *ours);
 /* The rows of theirs that our rows are, for the caller to free; NULL: there is no memory. */

@@ -20,8 +20,9 @@ static enum qkv_status check_shape(const struct qkv_published *p, size_t file, c
     bool same = got->rank == want->rank;
     for (int d = 0; d < want->rank && same; d++) same = got->shape[d] == want->shape[d];
     if (same) return QKV_OK;
-    return qkv_fail(p->ctx, QKV_SHAPE, "%s: %s is %s but config.json makes it %s", p->files[file].path, got->name,
-                    qkv_shape_text(got->shape, got->rank, found), qkv_shape_text(want->shape, want->rank, asked));
+    return qkv_fail(p->ctx, QKV_SHAPE, "%s: %s is %s but %s makes it %s", p->files[file].path, got->name,
+                    qkv_shape_text(got->shape, got->rank, found), p->asker,
+                    qkv_shape_text(want->shape, want->rank, asked));
 }
 
 static enum qkv_status check_type(const struct qkv_published *p, size_t file, const struct qkv_array *got, bool fits,
@@ -37,8 +38,8 @@ static enum qkv_status find_beside(const struct qkv_published *p, const char *na
     snprintf(whole, sizeof whole, "%s%s", name, end);
     *out = qkv_published_find(p, whole, file);
     if (*out) return QKV_OK;
-    return qkv_fail(p->ctx, QKV_FORMAT, "%s has no tensor %s, which config.json asks for",
-                    p->count == 1 ? p->files[0].path : p->folder, whole);
+    return qkv_fail(p->ctx, QKV_FORMAT, "%s has no tensor %s, which %s asks for",
+                    p->count == 1 ? p->files[0].path : p->folder, whole, p->asker);
 }
 
 /* Finds the scales of a matrix in 8 bits. */
@@ -114,6 +115,8 @@ enum qkv_status qkv_published_floats(const struct qkv_published *p, const struct
     enum qkv_status status = read_slice(p, e->file, e->theirs, e->view.slice, slices, &numbers);
     if (!status && e->scales) status = read_slice(p, e->scales_file, e->scales, 0, 1, &scales);
     if (!status && scales) scale_blocks(e->theirs, p->config.block, scales, numbers);
+    const bool plus = !status && e->view.flags & QKV_FAMILY_PLUS_ONE;
+    for (size_t i = 0, n = plus ? qkv_array_elements(e->theirs) / slices : 0; i < n; i++) numbers[i] -= 1;
     if (!status) {
         *out = numbers;
         numbers = NULL;

@@ -26,10 +26,14 @@ enum qkv_status qkv_published_repack(struct qkv_context *ctx, const struct qkv_f
 
 bool qkv_published_must_repack(const struct qkv_published_entry *entry, const struct qkv_weight *weight) {
     const enum qkv_dtype dtype = entry->theirs->dtype;
-    const size_t numbers = entry->view.total * entry->view.slices * weight->columns; /* of theirs, if shapes agree */
+    const struct qkv_type *type = qkv_types[dtype];
+    const unsigned flags = entry->view.flags;
+    size_t bytes = 0; /* of theirs, if shapes agree */
     if (entry->packed) return qkv_weight_has_formats(weight);
-    return !entry->direct && qkv_weight_has_formats(weight) && (dtype == QKV_F16 || dtype == QKV_BF16) &&
-           entry->theirs->bytes == 2 * numbers;
+    if (entry->direct || !qkv_weight_has_formats(weight) || !type->weights || dtype == QKV_F32) return false;
+    if (type->block > 1 && flags & QKV_FAMILY_TRANSPOSED) return false; /* a block is a part of a row */
+    return qkv_type_bytes(type, entry->view.total * entry->view.slices, weight->columns, &bytes) &&
+           entry->theirs->bytes == bytes && !(flags & QKV_FAMILY_PLUS_ONE);
 }
 
 enum qkv_status qkv_published_room(struct qkv_published *p) {

@@ -35,7 +35,8 @@ static enum qkv_status match_weight(struct qkv_published *p, const struct qkv_sp
     e->array.name = qkv_copy_string(p->ctx, ours->name);
     if (!e->array.name) return QKV_MEMORY;
     p->entry_count++;
-    e->direct = e->view.order == QKV_FAMILY_PARTS && !(e->view.flags & QKV_FAMILY_TRANSPOSED) && !e->scales;
+    e->direct = e->view.order == QKV_FAMILY_PARTS && !e->scales &&
+                !(e->view.flags & (QKV_FAMILY_TRANSPOSED | QKV_FAMILY_PLUS_ONE));
     const size_t rows = e->view.total * e->view.slices, row = rows ? e->theirs->bytes / rows : 0;
     e->array.dtype = e->packed ? QKV_MXFP4 : e->theirs->dtype;
     e->array.bytes = e->packed ? qkv_type_span(QKV_MXFP4, weight->rows * weight->columns) : row * ours->shape[0];
@@ -65,8 +66,8 @@ static enum qkv_status find_strangers(struct qkv_published *p) {
             const struct qkv_array *array = qkv_tensors_at(p->files[f].tensors, i);
             if (bsearch(&array, used, count, sizeof *used, compare_places)) continue;
             if (qkv_family_ignores(&p->config, array->name)) continue;
-            status = qkv_fail(p->ctx, QKV_FORMAT, "%s has a tensor %.*s that config.json (%s) does not ask for",
-                              p->files[f].path, qkv_shown_length(array->name), array->name,
+            status = qkv_fail(p->ctx, QKV_FORMAT, "%s has a tensor %.*s that %s (%s) does not ask for",
+                              p->files[f].path, qkv_shown_length(array->name), array->name, p->asker,
                               json_string_value(json_object_get(p->config.keys, "architecture")));
         }
     free(used);
@@ -128,7 +129,8 @@ static enum qkv_status take_slice(const struct qkv_published *p, const struct qk
     return QKV_OK;
 }
 
-/* Copies the rows of a weight, numbers of `width` bytes, straight from the mapped file, then releases those pages. */
+/* Copies the rows of a weight, numbers or blocks of `width` bytes, straight from the mapped file, then releases those
+ * pages. */
 static enum qkv_status repack_tensor(const struct qkv_published *p, const struct qkv_published_entry *e, size_t rows,
                                      size_t columns, size_t width, void *ours) {
     struct qkv_array slice = *e->theirs;
@@ -143,7 +145,7 @@ static enum qkv_status take_weight(const struct qkv_published *p, struct qkv_wei
     const struct qkv_published_entry *e = entry_find(p, weight->array.name);
     if (e->direct) return qkv_tensors_floats(p->files[e->file].tensors, &e->array, weight->data);
     const size_t rows = weight->array.shape[0], columns = rows ? weight->rows * weight->columns / rows : 0;
-    if (e->theirs->dtype == QKV_F32 && !e->scales &&
+    if (e->theirs->dtype == QKV_F32 && !e->scales && !(e->view.flags & QKV_FAMILY_PLUS_ONE) &&
         (size_t)e->view.slices * e->view.total * columns * sizeof(float) == e->theirs->bytes) {
         return repack_tensor(p, e, rows, columns, sizeof(float), weight->data);
     }
@@ -157,7 +159,8 @@ static enum qkv_status repack_weight(const struct qkv_published *p, const struct
     const struct qkv_published_entry *e = entry_find(p, weight->array.name);
     void *ours = (void *)(uintptr_t)e->array.data;
     if (e->packed) return qkv_published_join(p, e, weight->rows, ours);
-    return e->repacked ? repack_tensor(p, e, weight->rows, weight->columns, 2, ours) : QKV_OK;
+    const struct qkv_type *type = qkv_types[e->theirs->dtype];
+    return e->repacked ? repack_tensor(p, e, weight->rows, weight->columns / type->block, type->bytes, ours) : QKV_OK;
 }
 
 static bool is_used(const struct qkv_published *p, const struct qkv_array *theirs) {

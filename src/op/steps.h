@@ -358,7 +358,8 @@ struct qkv_step_candidates {
 
 /* ---- files ------------------------------------------------------------------------------------------------------ */
 
-/* Rows of a matrix in a file, in another order than in the model; numbers have `width` bytes, 2 or 4. Row r of ours is
+/* Rows of a matrix in a file, in another order than in the model. Columns are numbers of `width` bytes, 2 or 4, or,
+ * where it is not transposed, blocks of any width. Row r of ours is
  * row places[r] of theirs, whose matrix has `total` rows, or, `transposed`, columns. theirs and places are of the
  * host. */
 struct qkv_step_repack {

@@ -24,7 +24,7 @@ static enum qkv_status sizes_open(struct measured *m, const char *folder) {
     if (status) return status;
     char *source = qkv_join_path(m->ctx, place.folder, QKV_SOURCE_FILE);
     status = source ? qkv_file_find(m->ctx, source, &found) : QKV_MEMORY;
-    if (!status) status = qkv_tokenizer_open(m->ctx, place.folder, &m->tokenizers[0]);
+    if (!status) status = qkv_theirs_tokenizer(m->ctx, place.folder, &m->tokenizers[0]);
     if (!status && found) status = qkv_tokenizer_load(m->ctx, source, &m->tokenizers[1]);
     free(source);
     qkv_model_place_free(&place);

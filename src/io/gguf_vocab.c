@@ -1,0 +1,261 @@
+/* The keys tokenizer.ggml.* of a GGUF file: tokens, their types and scores, and the ids of special tokens. */
+#include "io/gguf_vocab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/text.h"
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+static const struct qkv_gguf_value *vocab_find(const struct gguf_vocab *v, const char *key, const char *end) {
+    char whole[96];
+    snprintf(whole, sizeof whole, "tokenizer.ggml.%s%s", key, end);
+    return qkv_gguf_find(v->g, whole);
+}
+
+enum qkv_status qkv_vocab_text(const struct gguf_vocab *v, const char *key, const char *fallback, char *out,
+                               size_t size) {
+    const struct qkv_gguf_value *value = vocab_find(v, key, "");
+    const char *text = fallback;
+    size_t at = 0, n = strlen(fallback);
+    if (value && (value->array || !qkv_gguf_text(v->g, value, &at, &text, &n) || memchr(text, 0, n) || n >= size))
+        return qkv_fail(v->ctx, QKV_FORMAT, "%s: tokenizer.ggml.%s is not a short text", v->g->path, key);
+    snprintf(out, size, "%.*s", (int)n, text);
+    return QKV_OK;
+}
+
+bool qkv_vocab_flag(const struct gguf_vocab *v, const char *key, bool fallback) {
+    const struct qkv_gguf_value *value = vocab_find(v, key, "");
+    if (!value || value->array || value->type != QKV_GGUF_BOOL) return fallback;
+    return qkv_gguf_number(v->g, value, 0) != 0;
+}
+
+int qkv_vocab_id(const struct gguf_vocab *v, const char *key, int fallback) {
+    const struct qkv_gguf_value *value = vocab_find(v, key, "_token_id");
+    const double id = value && !value->array && value->type != QKV_GGUF_STRING ? qkv_gguf_number(v->g, value, 0) : -1;
+    return id >= 0 && id < (double)v->count ? (int)id : fallback;
+}
+
+/* A list of as many numbers as there are tokens; NULL: the file has none. */
+static enum qkv_status vocab_numbers(const struct gguf_vocab *v, const char *key, const struct qkv_gguf_value **out) {
+    *out = vocab_find(v, key, "");
+    if (!*out || ((*out)->array && (*out)->type != QKV_GGUF_STRING && (*out)->count == v->count)) return QKV_OK;
+    return qkv_fail(v->ctx, QKV_FORMAT, "%s: tokenizer.ggml.%s has no number for each of the %zu tokens", v->g->path,
+                    key, v->count);
+}
+
+enum gguf_vocab_type qkv_vocab_type(const struct gguf_vocab *v, size_t id) {
+    const double type = v->types ? qkv_gguf_number(v->g, v->types, id) : VOCAB_NORMAL;
+    return type >= VOCAB_NORMAL && type <= VOCAB_BYTE ? (enum gguf_vocab_type)(int)type : VOCAB_NORMAL;
+}
+
+enum qkv_status qkv_vocab_begin(struct gguf_vocab *v) {
+    const struct qkv_gguf_value *tokens = vocab_find(v, "tokens", "");
+    if (!tokens || !tokens->array || tokens->type != QKV_GGUF_STRING || !tokens->count || tokens->count > INT32_MAX)
+        return qkv_fail(v->ctx, QKV_FORMAT, "%s has no tokenizer: it has no texts tokenizer.ggml.tokens", v->g->path);
+    v->count = tokens->count;
+    v->texts = qkv_gguf_value_json(v->g, tokens);
+    if (!v->texts) return qkv_fail_memory(v->ctx, 0, "a vocabulary");
+    enum qkv_status status = vocab_numbers(v, "token_type", &v->types);
+    if (!status) status = vocab_numbers(v, "scores", &v->scores);
+    size_t bytes = 0;
+    for (size_t i = 0; i < v->count && !status; i++) bytes += qkv_vocab_type(v, i) == VOCAB_BYTE;
+    v->bytes = bytes == 256;
+    return status;
+}
+
+/* ---- tokens ------------------------------------------------------------------------------------------------------ */
+
+/* Whether a token is found in a text before it is cut into pieces. */
+static bool vocab_is_added(const struct gguf_vocab *v, size_t id) {
+    const enum gguf_vocab_type type = qkv_vocab_type(v, id);
+    return type == VOCAB_CONTROL || type == VOCAB_USER || type == VOCAB_UNKNOWN;
+}
+
+enum qkv_status qkv_vocab_keys(const struct gguf_vocab *v, bool added, json_t **out) {
+    json_t *text, *vocab = json_object();
+    size_t id;
+    enum qkv_status status = vocab ? QKV_OK : qkv_fail_memory(v->ctx, 0, "a vocabulary");
+    json_array_foreach(v->texts, id, text) {
+        const char *key = json_string_value(text);
+        if (status || (!added && vocab_is_added(v, id))) continue;
+        if (json_object_get(vocab, key))
+            status = qkv_fail(v->ctx, QKV_FORMAT, "%s: the tokens %lld and %zu are both \"%.60s\"", v->g->path,
+                              (long long)json_integer_value(json_object_get(vocab, key)), id, key);
+        else if (json_object_set_new(vocab, key, json_integer((json_int_t)id)))
+            status = qkv_fail_memory(v->ctx, 0, "a vocabulary");
+    }
+    if (status)
+        json_decref(vocab);
+    else
+        *out = vocab;
+    return status;
+}
+
+json_t *qkv_vocab_added(const struct gguf_vocab *v) {
+    json_t *list = json_array();
+    bool made = list != NULL;
+    for (size_t id = 0; id < v->count && made; id++) {
+        if (!vocab_is_added(v, id) || !json_string_length(json_array_get(v->texts, id))) continue;
+        made = !json_array_append_new(list,
+                                      json_pack("{s:I, s:O, s:b, s:b, s:b, s:b, s:b}", "id", (json_int_t)id, "content",
+                                                json_array_get(v->texts, id), "single_word", 0, "lstrip", 0, "rstrip",
+                                                0, "normalized", 0, "special", qkv_vocab_type(v, id) != VOCAB_USER));
+    }
+    if (made) return list;
+    json_decref(list);
+    return NULL;
+}
+
+/* ---- merges of scores -------------------------------------------------------------------------------------------- */
+
+struct vocab_merge {
+    float score;
+    uint32_t id, left, right; /* tokens */
+    uint32_t cut;             /* bytes of the left one */
+};
+struct vocab_merges {
+    const struct gguf_vocab *v;
+    struct qkv_strings tokens;
+    struct vocab_merge *list;
+    size_t count, capacity;
+};
+
+static int merges_compare(const void *a, const void *b) {
+    const struct vocab_merge *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    if (x->id != y->id) return x->id < y->id ? -1 : 1;
+    return x->cut == y->cut ? 0 : x->cut > y->cut ? -1 : 1;
+}
+
+/* Adds the merges that make a token. */
+static enum qkv_status merges_of(struct vocab_merges *m, size_t id) {
+    const char *text = json_string_value(json_array_get(m->v->texts, id));
+    const size_t n = json_string_length(json_array_get(m->v->texts, id));
+    const float score = (float)qkv_gguf_number(m->v->g, m->v->scores, id);
+    for (size_t cut = 1; cut < n; cut++) {
+        if (((unsigned char)text[cut] & 0xC0) == 0x80) continue; /* inside a character */
+        const struct qkv_string *left = qkv_strings_find(&m->tokens, text, cut);
+        const struct qkv_string *right = left ? qkv_strings_find(&m->tokens, text + cut, n - cut) : NULL;
+        if (!right) continue;
+        struct vocab_merge *list = qkv_list_room(m->v->ctx, m->list, &m->capacity, m->count, 1, sizeof *list);
+        if (!list) return QKV_MEMORY;
+        m->list = list;
+        list[m->count++] = (struct vocab_merge){.score = score,
+                                                .id = (uint32_t)id,
+                                                .left = (uint32_t)left->value,
+                                                .right = (uint32_t)right->value,
+                                                .cut = (uint32_t)cut};
+    }
+    return QKV_OK;
+}
+
+/* Tokens that merges make or join: not those that stand for bytes. */
+static enum qkv_status merges_find(struct vocab_merges *m) {
+    const struct gguf_vocab *v = m->v;
+    enum qkv_status status = QKV_OK;
+    for (size_t id = 0; id < v->count && !status; id++) {
+        const json_t *text = json_array_get(v->texts, id);
+        if (qkv_vocab_type(v, id) == VOCAB_BYTE) continue;
+        struct qkv_string *entry =
+            qkv_strings_add(v->ctx, &m->tokens, json_string_value(text), json_string_length(text));
+        if (!entry) return QKV_MEMORY;
+        entry->value = (int64_t)id;
+    }
+    for (size_t id = 0; id < v->count && !status; id++)
+        if (qkv_vocab_type(v, id) != VOCAB_BYTE) status = merges_of(m, id);
+    if (m->count) qsort(m->list, m->count, sizeof *m->list, merges_compare);
+    return status;
+}
+
+enum qkv_status qkv_vocab_merges(const struct gguf_vocab *v, json_t **out) {
+    struct vocab_merges m = {.v = v};
+    *out = NULL;
+    if (!v->scores) return qkv_fail(v->ctx, QKV_FORMAT, "%s has no tokenizer.ggml.scores", v->g->path);
+    enum qkv_status status = merges_find(&m);
+    json_t *list = status ? NULL : json_array();
+    bool made = list != NULL;
+    for (size_t i = 0; i < m.count && made; i++)
+        made = !json_array_append_new(list, json_pack("[O, O]", json_array_get(v->texts, m.list[i].left),
+                                                      json_array_get(v->texts, m.list[i].right)));
+    if (!status && !made) status = qkv_fail_memory(v->ctx, 0, "a vocabulary");
+    if (status)
+        json_decref(list);
+    else
+        *out = list;
+    qkv_strings_free(&m.tokens);
+    free(m.list);
+    return status;
+}
+
+/* ---- the map of characters --------------------------------------------------------------------------------------- */
+
+json_t *qkv_vocab_charsmap(const struct gguf_vocab *v) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const struct qkv_gguf_value *map = vocab_find(v, "precompiled_charsmap", "");
+    if (!map || !map->array || (map->type != QKV_GGUF_U8 && map->type != QKV_GGUF_I8) || !map->count)
+        return json_null();
+    const unsigned char *bytes = v->g->header + map->at;
+    char *text = qkv_allocate(v->ctx, map->count / 3 * 4 + 5, 1);
+    for (size_t i = 0, at = 0; i < map->count && text; i += 3, at += 4) {
+        const size_t n = qkv_min(3, map->count - i);
+        const unsigned x =
+            (unsigned)bytes[i] << 16 | (n > 1 ? (unsigned)bytes[i + 1] << 8 : 0) | (n > 2 ? bytes[i + 2] : 0);
+        for (size_t k = 0; k < 4; k++) text[at + k] = k <= n ? digits[x >> (18 - 6 * k) & 63] : '=';
+        text[at + 4] = 0;
+    }
+    json_t *out = text ? json_string(text) : NULL;
+    free(text);
+    return out;
+}
+
+/* ---- special tokens ---------------------------------------------------------------------------------------------- */
+
+/* Adds a special token to a template, and to the list of those that it uses. */
+static bool template_add(const struct gguf_vocab *v, json_t *list, json_t *specials, int id) {
+    json_t *text = json_array_get(v->texts, (size_t)id);
+    return !json_array_append_new(list, json_pack("{s:{s:O, s:i}}", "SpecialToken", "id", text, "type_id", 0)) &&
+           !json_object_set_new(specials, json_string_value(text),
+                                json_pack("{s:O, s:[i], s:[O]}", "id", text, "ids", id, "tokens", text));
+}
+
+json_t *qkv_vocab_template(const struct gguf_vocab *v) {
+    const int end = qkv_vocab_id(v, "eos", -1), separator = qkv_vocab_id(v, "seperator", end);
+    const int first = qkv_vocab_id(v, "bos", qkv_vocab_id(v, "cls", -1));
+    char model[32];
+    const bool words = !qkv_vocab_text(v, "model", "", model, sizeof model) && !strcmp(model, "bert");
+    const int last = words ? separator : end;
+    const bool before = qkv_vocab_flag(v, "add_bos_token", v->begins) && first >= 0;
+    const bool after = qkv_vocab_flag(v, words ? "add_sep_token" : "add_eos_token", v->ends) && last >= 0;
+    if (!before && !after) return json_null();
+    json_t *single = json_array(), *specials = json_object();
+    bool made = single && specials;
+    if (before) made = made && template_add(v, single, specials, first);
+    made = made && !json_array_append_new(single, json_pack("{s:{s:s, s:i}}", "Sequence", "id", "A", "type_id", 0));
+    if (after) made = made && template_add(v, single, specials, last);
+    return json_pack("{s:s, s:o?, s:[], s:o?}", "type", "TemplateProcessing", "single", single, "pair",
+                     "special_tokens", specials);
+}
+
+enum qkv_status qkv_vocab_roles(const struct gguf_vocab *v, struct qkv_tokenizer *t) {
+    static const struct {
+        const char *key;
+        enum qkv_token_role role;
+    } roles[] = {
+        {"bos", QKV_TOKEN_ROLE_BEGIN}, {"eos", QKV_TOKEN_ROLE_END},         {"padding", QKV_TOKEN_ROLE_PAD},
+        {"mask", QKV_TOKEN_ROLE_MASK}, {"unknown", QKV_TOKEN_ROLE_UNKNOWN}, {"seperator", QKV_TOKEN_ROLE_SEPARATOR},
+        {"cls", QKV_TOKEN_ROLE_CLASS},
+    };
+    static const char *const ends[] = {"eot", "eom"};
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles && !status; i++) {
+        const int id = qkv_vocab_id(v, roles[i].key, -1);
+        if (id >= 0) status = qkv_tokenizer_set_role(v->ctx, t, roles[i].role, id);
+    }
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && !status; i++) {
+        const int id = qkv_vocab_id(v, ends[i], -1);
+        if (id >= 0) status = qkv_tokenizer_add_end(v->ctx, t, id);
+    }
+    return status;
+}
