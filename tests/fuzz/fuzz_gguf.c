@@ -1,5 +1,7 @@
-/* A GGUF file: its keys, and all numbers of its tensors. */
+/* A GGUF file: its keys, all numbers of its tensors, the tokenizer, and the model. */
 #include "fuzz.h"
+
+#include "qkv.h"
 
 #include "io/gguf.h"
 #include "io/io.h"
@@ -17,6 +19,18 @@ static void gguf_values(const struct qkv_gguf *g) {
         FUZZ_CHECK(texts == (value->type == QKV_GGUF_STRING ? value->count : 0));
         for (size_t k = 0; k < value->count && !texts; k++) qkv_gguf_number(g, value, k);
     }
+}
+
+static void gguf_model(struct qkv_context *ctx, const char *path) {
+    struct qkv_tokenizer *tokenizer;
+    struct qkv_model *model;
+    int32_t *ids;
+    size_t count;
+    if (fuzz_ok(qkv_folder_tokenizer(ctx, path, &tokenizer))) {
+        if (fuzz_ok(qkv_tokenizer_encode(ctx, tokenizer, "the <s> then", 12, true, &ids, &count))) qkv_free(ids);
+        qkv_tokenizer_free(tokenizer);
+    }
+    if (fuzz_ok(qkv_model_load(ctx, path, &model))) qkv_model_free(model);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -40,5 +54,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     qkv_gguf_free(g);
     qkv_tensors_close(tensors);
+    gguf_model(ctx, path);
     return 0;
 }
