@@ -218,6 +218,14 @@ const char *qkv_family_architecture(const struct qkv_family *family, const char 
  * model with `largest` layers. Returns false without memory. */
 bool qkv_family_gguf_scale(json_t *config, int largest);
 extern const struct qkv_family_tensor qkv_family_gguf_pairs[], qkv_family_gguf_joined[], qkv_family_gguf_gemma[];
+/* T5: sizes; qkv_family_gguf_t5_finish sets feed_forward_proj by whether there are gates. */
+#define QKV_FAMILY_GGUF_T5                                                                                             \
+    "vocab_size=#token_embd.weight; d_model=$embedding_length; num_layers=$block_count; "                              \
+    "num_heads=$attention.head_count; d_kv=$attention.key_length; d_ff=$feed_forward_length; "                         \
+    "n_positions=$context_length; relative_attention_num_buckets=$attention.relative_buckets_count|32; "               \
+    "layer_norm_epsilon=$attention.layer_norm_rms_epsilon; @gate=?enc.blk.0.ffn_gate.weight; "
+bool qkv_family_gguf_t5_finish(json_t *config);
+extern const struct qkv_family_tensor qkv_family_gguf_t5[];
 /* Conditions for a feed-forward without a gate: its matrix then has another name. */
 #define QKV_FAMILY_T5_UNGATED                                                                                          \
     "feed_forward_proj=!'gated-gelu'; feed_forward_proj=!'gated-gelu_new'; feed_forward_proj=!'gated-silu'; "          \

@@ -39,6 +39,23 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_tensor gguf_tensors[] = {
+    {"attn_norm", "blk.{N}.attn_output_norm", 0, 0, NULL},
+    {"ffn_norm", "blk.{N}.layer_output_norm", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+static const struct qkv_family_gguf gguf = {
+    .architecture = "bert",
+    .class = "Model",
+    .keys = "vocab_size=#token_embd.weight; hidden_size=$embedding_length; num_hidden_layers=$block_count; "
+            "num_attention_heads=$attention.head_count; intermediate_size=$feed_forward_length; "
+            "max_position_embeddings=#position_embd.weight; type_vocab_size=#token_types.weight; "
+            "layer_norm_eps=$attention.layer_norm_epsilon",
+    .idle = "context_length",
+    .tensors = gguf_tensors,
+};
+
 const struct qkv_family qkv_family_bert = {
     .type = "bert",
     .architectures = "BertForMaskedLM,BertForPreTraining,BertForSequenceClassification,"
@@ -57,4 +74,5 @@ const struct qkv_family qkv_family_bert = {
     .ignored = "*pooler.dense.* cls.seq_relationship.* cls.predictions.decoder.* cls.predictions.bias",
     .kept = "bert.pooler.dense.* cls.seq_relationship.*",
     .tied = "cls.predictions.decoder.*",
+    .gguf = &gguf,
 };

@@ -72,3 +72,42 @@ bool qkv_family_gguf_scale(json_t *config, int largest) {
     const bool is = json_integer_value(json_object_get(config, "num_hidden_layers")) == largest;
     return !json_object_set_new(config, "query_pre_attn_scalar", json_integer(is || width < 1 ? each : width));
 }
+
+/* ---- T5 ---------------------------------------------------------------------------------------------------------- */
+
+bool qkv_family_gguf_t5_finish(json_t *config) {
+    const bool gate = json_is_true(json_object_get(config, "@gate"));
+    json_object_del(config, "@gate");
+    return !json_object_set_new(config, "feed_forward_proj", json_string(gate ? "gated-gelu" : "relu"));
+}
+
+const struct qkv_family_tensor qkv_family_gguf_t5[] = {
+    {"encoder:position.buckets", "enc.blk.0.attn_rel_b", 0, 0, NULL},
+    {"encoder:attn_norm", "enc.blk.{N}.attn_norm", 0, 0, NULL},
+    {"encoder:attn.q", "enc.blk.{N}.attn_q", 0, 0, NULL},
+    {"encoder:attn.k", "enc.blk.{N}.attn_k", 0, 0, NULL},
+    {"encoder:attn.v", "enc.blk.{N}.attn_v", 0, 0, NULL},
+    {"encoder:attn.o", "enc.blk.{N}.attn_o", 0, 0, NULL},
+    {"encoder:ffn_norm", "enc.blk.{N}.ffn_norm", 0, 0, NULL},
+    {"encoder:ffn.gate", "enc.blk.{N}.ffn_gate", 0, 0, NULL},
+    {"encoder:ffn.up", "enc.blk.{N}.ffn_up", 0, 0, NULL},
+    {"encoder:ffn.down", "enc.blk.{N}.ffn_down", 0, 0, NULL},
+    {"encoder:norm", "enc.output_norm", 0, 0, NULL},
+    {"decoder:position.buckets", "dec.blk.0.attn_rel_b", 0, 0, NULL},
+    {"decoder:attn_norm", "dec.blk.{N}.attn_norm", 0, 0, NULL},
+    {"decoder:attn.q", "dec.blk.{N}.attn_q", 0, 0, NULL},
+    {"decoder:attn.k", "dec.blk.{N}.attn_k", 0, 0, NULL},
+    {"decoder:attn.v", "dec.blk.{N}.attn_v", 0, 0, NULL},
+    {"decoder:attn.o", "dec.blk.{N}.attn_o", 0, 0, NULL},
+    {"decoder:cross_norm", "dec.blk.{N}.cross_attn_norm", 0, 0, NULL},
+    {"decoder:cross.q", "dec.blk.{N}.cross_attn_q", 0, 0, NULL},
+    {"decoder:cross.k", "dec.blk.{N}.cross_attn_k", 0, 0, NULL},
+    {"decoder:cross.v", "dec.blk.{N}.cross_attn_v", 0, 0, NULL},
+    {"decoder:cross.o", "dec.blk.{N}.cross_attn_o", 0, 0, NULL},
+    {"decoder:ffn_norm", "dec.blk.{N}.ffn_norm", 0, 0, NULL},
+    {"decoder:ffn.gate", "dec.blk.{N}.ffn_gate", 0, 0, NULL},
+    {"decoder:ffn.up", "dec.blk.{N}.ffn_up", 0, 0, NULL},
+    {"decoder:ffn.down", "dec.blk.{N}.ffn_down", 0, 0, NULL},
+    {"decoder:norm", "dec.output_norm", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};

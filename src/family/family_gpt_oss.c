@@ -21,6 +21,30 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+/* Cut frequencies are not rounded to whole channels; without a scaling that is said, as the default is one. */
+static bool gguf_finish(json_t *config) {
+    json_t *scaling = json_object_get(config, "rope_scaling");
+    if (json_is_object(scaling)) return !json_object_set_new(scaling, "truncate", json_false());
+    return !json_object_set_new(config, "rope_scaling", json_pack("{s:s}", "rope_type", "default"));
+}
+
+static const struct qkv_family_tensor gguf_tensors[] = {
+    {"ffn_norm", "blk.{N}.post_attention_norm", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+static const struct qkv_family_gguf gguf = {
+    .architecture = "gpt-oss",
+    .keys = QKV_FAMILY_GGUF_SIZES QKV_FAMILY_GGUF_ROPE QKV_FAMILY_GGUF_BIASES
+    "max_position_embeddings=$context_length; intermediate_size=$expert_feed_forward_length; "
+    "num_key_value_heads=$attention.head_count_kv; head_dim=$attention.key_length|null; "
+    "rms_norm_eps=$attention.layer_norm_rms_epsilon; sliding_window=$attention.sliding_window; "
+    "num_local_experts=$expert_count; num_experts_per_tok=$expert_used_count",
+    .idle = "feed_forward_length",
+    .finish = gguf_finish,
+    .tensors = gguf_tensors,
+};
+
 const struct qkv_family qkv_family_gpt_oss = {
     .type = "gpt_oss",
     .architectures = "GptOssForCausalLM,GptOssModel,GptOssForSequenceClassification,GptOssForTokenClassification",
@@ -46,4 +70,5 @@ const struct qkv_family qkv_family_gpt_oss = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

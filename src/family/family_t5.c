@@ -74,6 +74,16 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "t5",
+    .class = "ForConditionalGeneration",
+    .keys =
+        QKV_FAMILY_GGUF_T5 "num_decoder_layers=$decoder_block_count|$block_count; tie_word_embeddings=!output.weight; "
+                           "@lm_head.weight=?output.weight",
+    .finish = qkv_family_gguf_t5_finish,
+    .tensors = qkv_family_gguf_t5,
+};
+
 const struct qkv_family qkv_family_t5 = {
     .type = "t5,mt5",
     .architectures = "T5ForConditionalGeneration,MT5ForConditionalGeneration",
@@ -96,4 +106,5 @@ const struct qkv_family qkv_family_t5 = {
     .tensors = tensors,
     .ignored = "encoder.embed_tokens.weight decoder.embed_tokens.weight "
                "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
+    .gguf = &gguf,
 };

@@ -32,6 +32,14 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "t5encoder",
+    .class = "EncoderModel",
+    .keys = QKV_FAMILY_GGUF_T5,
+    .finish = qkv_family_gguf_t5_finish,
+    .tensors = qkv_family_gguf_t5,
+};
+
 const struct qkv_family qkv_family_t5_encoder = {
     .type = "t5,mt5",
     .architectures = "T5EncoderModel,MT5EncoderModel,T5ForTokenClassification,MT5ForTokenClassification",
@@ -54,4 +62,5 @@ const struct qkv_family qkv_family_t5_encoder = {
     .tensors = tensors,
     .prefix = "transformer.",
     .ignored = "transformer.encoder.embed_tokens.weight",
+    .gguf = &gguf,
 };

@@ -51,6 +51,7 @@ class Case:
                     'hidden_act', 'hidden_activation')
         known = ACT.get(self.type, 'silu')
         if known and act and act != known and not (self.type == 'gemma' and act == 'gelu'): raise Left(f'activation {act}')
+        self.decoder = first(c, 'num_decoder_layers', default=first(c, 'num_layers', default=0))
         self.layers = first(c, 'num_hidden_layers', 'n_layer', 'n_layers', 'num_layers')
         self.heads = first(c, 'num_attention_heads', 'n_head', 'n_heads', 'num_heads')
         self.hidden = first(c, 'hidden_size', 'n_embd', 'd_model', 'n_embed')
@@ -59,7 +60,9 @@ class Case:
         self.width = first(c, 'head_dim', default=self.hidden // self.heads)
         if not os.path.exists(f'{folder}/model.safetensors'): raise Left('weights in several files')
         self.t, _ = st.load(f'{folder}/model.safetensors')
-        self.map = gguf.get_tensor_name_map(getattr(gguf.MODEL_ARCH, ARCH[self.type]), self.layers)
+        if self.type == 'bert': self.t = {k: v for k, v in self.t.items() if 'pooler' not in k}
+        if self.type == 'olmoe' and usual: self.t = {k: v for k, v in self.t.items() if not k.endswith('bias')}
+        self.map = gguf.get_tensor_name_map(getattr(gguf.MODEL_ARCH, ARCH[self.type]), max(self.layers, self.decoder))
         self.arch = gguf.MODEL_ARCH_NAMES[getattr(gguf.MODEL_ARCH, ARCH[self.type])]
 
     def make_usual(self, c):
@@ -73,7 +76,7 @@ class Case:
         if 'norm_topk_prob' in c: c['norm_topk_prob'] = t == 'qwen3_moe'
         if 'attn_config' in c: c['attn_config']['softmax_scale'] = None
         c['use_bidirectional_attention'], c['scale_attn_weights'], c['qk_layernorm'] = False, True, False
-        if (c.get('rope_parameters') or {}).get('rope_type') in ('dynamic', 'longrope', 'yarn') and t != 'phi3': c['rope_parameters'] = {'rope_theta': 10000.0}
+        if (c.get('rope_parameters') or {}).get('rope_type') in ('dynamic', 'longrope', 'yarn', 'llama3')[:3 if t == 'llama' else 4] and t != 'phi3': c['rope_parameters'] = {'rope_theta': 10000.0}
 
     # ---- keys ----
     def rope(self, w):
@@ -116,12 +119,12 @@ class Case:
 
     def keys(self, w):
         c, t = self.c, self.type
-        w.add_context_length(first(c, 'max_position_embeddings', 'n_positions', 'max_seq_len', 'seq_length', default=2048 if t == 'bloom' else 64))
+        w.add_context_length(first(c, 'max_position_embeddings', 'n_positions', 'max_seq_len', 'seq_length', default={'bloom': 2048, 't5': 512}.get(t, 64)))
         w.add_embedding_length(self.hidden); w.add_block_count(self.layers)
         w.add_feed_forward_length(int(first(c, 'intermediate_size', 'n_inner', 'ffn_hidden_size', 'd_ff', 'ffn_dim',
                                             default=first(c, 'expansion_ratio', default=4) * self.hidden)))
         w.add_head_count(self.heads); w.add_head_count_kv(self.kv)
-        if self.width * self.heads != self.hidden or 'head_dim' in c: w.add_key_length(self.width); w.add_value_length(self.width)
+        if t != 't5' and (self.width * self.heads != self.hidden or 'head_dim' in c): w.add_key_length(self.width); w.add_value_length(self.width)
         eps = first(c, 'rms_norm_eps', default=None)
         if eps is not None: w.add_layer_norm_rms_eps(eps)
         elif t == 't5': w.add_layer_norm_rms_eps(c['layer_norm_epsilon'])
@@ -158,20 +161,20 @@ class Case:
         if first(c, 'decoder_sparse_step', default=1) != 1 or c.get('mlp_only_layers'): raise Left('layers without experts')
 
     def keys_qwen2_moe(self, w, c):
-        self.window(w, c); self.dense(c); self.experts(w, c, c['num_experts'])
+        self.window(w, c); self.dense(c); self.experts(w, c, first(c, 'num_experts', 'num_local_experts'))
         if c.get('norm_topk_prob'): raise Left('weights of experts that are normalized')
         w.add_expert_feed_forward_length(c['moe_intermediate_size'])
         w.add_expert_shared_feed_forward_length(c['shared_expert_intermediate_size'])
 
     def keys_qwen3_moe(self, w, c):
-        self.window(w, c); self.dense(c); self.experts(w, c, c['num_experts'])
+        self.window(w, c); self.dense(c); self.experts(w, c, first(c, 'num_experts', 'num_local_experts'))
         if not c.get('norm_topk_prob'): raise Left('weights of experts that are not normalized')
         w.add_expert_feed_forward_length(c['moe_intermediate_size'])
 
     def keys_olmoe(self, w, c):
         if c.get('norm_topk_prob'): raise Left('weights of experts that are normalized')
         if c.get('clip_qkv'): w.add_clamp_kqv(c['clip_qkv'])
-        self.experts(w, c, c['num_experts'])
+        self.experts(w, c, first(c, 'num_experts', 'num_local_experts'))
 
     def keys_granite(self, w, c):
         w.add_attention_scale(c['attention_multiplier']); w.add_embedding_scale(c['embedding_multiplier'])
@@ -217,6 +220,12 @@ class Case:
         if first(a, 'clip_qkv'): w.add_clamp_kqv(a['clip_qkv'])
         w.add_max_alibi_bias(a['alibi_bias_max'])
 
+    def keys_t5(self, w, c):
+        if c['feed_forward_proj'] not in ('relu', 'gated-gelu'): raise Left(f'activation {c["feed_forward_proj"]}')
+        if c.get('relative_attention_max_distance', 128) != 128: raise Left('another largest distance')
+        w.add_relative_attn_buckets_count(c['relative_attention_num_buckets']); w.add_decoder_start_token_id(c.get('decoder_start_token_id') or 0)
+        w.add_decoder_block_count(self.decoder); w.add_key_length(c['d_kv']); w.add_value_length(c['d_kv'])
+
     def keys_bloom(self, w, c): w.add_max_alibi_bias(8.0)
 
     def keys_falcon(self, w, c):
@@ -250,7 +259,7 @@ class Case:
     def tensors(self):
         stacks = {}
         for name, x in sorted(self.t.items()):
-            if any(name.endswith(s) for s in ('.attn.bias', '.attn.masked_bias', 'inv_freq', 'position_ids', '.attention.bias', '.attention.masked_bias')): continue
+            if any(name.endswith(s) for s in ('.attn.bias', '.attn.masked_bias', 'inv_freq', 'position_ids', '.attention.bias', '.attention.masked_bias', 'coder.embed_tokens.weight')): continue
             if '.experts.' in name and self.type != 'gpt_oss':
                 head, rest = name.split('.experts.'); e, rest = rest.split('.', 1)
                 stacks.setdefault((head, rest), {})[int(e)] = x
@@ -264,7 +273,7 @@ class Case:
             yield theirs, np.ascontiguousarray(np.squeeze(self.change(name, np.asarray(x, np.float32))))
         for (head, rest), e in sorted(stacks.items()):
             yield self.find(f'{head}.experts.{rest}'), np.stack([e[i] for i in range(len(e))]).astype(np.float32)
-        if self.type == 'qwen2_moe' and self.c.get('tie_word_embeddings'): # llama.cpp wants a table of the head
+        if self.type in ('qwen2_moe', 'olmoe', 'gpt_oss') and self.c.get('tie_word_embeddings'): # llama.cpp wants a table of the head
             yield 'output.weight', np.asarray(self.t['model.embed_tokens.weight'], np.float32)
         yield from getattr(self, 'extra', {}).items()
 
@@ -281,7 +290,7 @@ class Case:
         for begin in ('', 'model.', 'transformer.', 'gpt_neox.', 'bert.'):
             for whole in (begin + name, name[len(begin):] if begin and name.startswith(begin) else name):
                 found = self.map.get_name(whole, try_suffixes=('.weight', '.bias'))
-                if found: return found
+                if found: return found + '.weight' * found.endswith('sinks')
         raise Left(f'no name for {name}')
 
     def vocab(self, w):
@@ -297,6 +306,9 @@ class Case:
         self.keys(w); self.vocab(w)
         for name, x in self.tensors(): w.add_tensor(name, x)
         w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
+
+
+def case_type(folder): return json.load(open(f'{folder}/config.json'))['model_type']
 
 
 def scores(path, ids, lengths):
@@ -328,6 +340,9 @@ if __name__ == '__main__':
                 continue
             case, _ = st.load(f'{folder}/case.safetensors')
             Case(folder, usual).write(path)
+            if case_type(folder) in ('t5', 'bert'):
+                print(f'{name}: {os.path.getsize(path)} bytes', flush=True)
+                continue
             ids, want = case['in.ids'].astype(np.int32), case.get('out.logits')
             n = case.get('in.lengths', np.full(len(ids), ids.shape[1]))
             got = scores(path, ids, n)
