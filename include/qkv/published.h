@@ -1,7 +1,9 @@
 /* qkv/published.h: published models, as Hugging Face folders: config.json of a family, weights in one safetensors file
- * or in several with an index; a part of qkv.h, which includes it. Experimental.
+ * or in several with an index; or as GGUF files; a part of qkv.h, which includes it. Experimental.
  *
- * qkv_model_load and all calls that use it read such folders like those of qkv. A family that computes something that
+ * qkv_model_load and all calls that use it read such folders like those of qkv. The path of a GGUF file, "model.gguf",
+ * or of the first of several, "model-00001-of-00003.gguf", is read like a folder that has the same model, tokenizer and
+ * pooling; the file's own types of numbers stay. A family that computes something that
  * no spec can express is refused, with the key of config.json that asks for it; nothing is approximated.
  *
  * - Matrices in bf16 and f16 that the folder stores in the order of a model are mapped; a fused matrix is split without
@@ -57,8 +59,8 @@ QKV_API enum qkv_family_hidden qkv_model_family_hidden(const struct qkv_model *m
  * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC. */
 QKV_API enum qkv_status qkv_folder_spec(struct qkv_context *ctx, const char *folder, const char *const *settings,
                                         size_t setting_count, struct qkv_spec *spec);
-/* Reads the tokenizer of a model's folder, or of a folder inside it that modules.json names, or a tokenizer.json; see
- * qkv_tokenizer_open. *out is the caller's. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
+/* Reads the tokenizer of a model's folder, or of a folder inside it that modules.json names, or of a GGUF file, or a
+ * tokenizer.json; see qkv_tokenizer_open. *out is the caller's. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_folder_tokenizer(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
 /* Whether a folder has weights, in one file or in several. Any thread. */
 QKV_API bool qkv_folder_has_weights(const char *folder);
