@@ -147,6 +147,7 @@ void qkv_published_close(struct qkv_published *p) {
     free(p->warning);
     qkv_family_config_free(&p->config);
     json_decref(p->keys);
+    qkv_gguf_free(p->gguf);
     free(p);
 }
 

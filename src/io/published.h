@@ -28,6 +28,8 @@ struct qkv_model_file qkv_published_file(struct qkv_published *published);
 enum qkv_status qkv_published_read(struct qkv_model *model, const struct qkv_published *published);
 /* Copies what a model keeps of a published folder: its family. */
 enum qkv_status qkv_published_origin(const struct qkv_published *published, struct qkv_model_origin *origin);
+/* Reads the tokenizer of the folder or of the GGUF file, once. */
+enum qkv_status qkv_published_tokenizer(struct qkv_published *published, struct qkv_tokenizer **out);
 /* Sets the pooling that the keys of a GGUF file name; that of a folder stays. */
 enum qkv_status qkv_published_pooling(const struct qkv_published *published, struct qkv_model_pooling *pooling);
 /* Freezes weights that are not parameters in the model's family. */

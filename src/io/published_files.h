@@ -29,6 +29,7 @@ struct qkv_published {
     size_t count, capacity;
     struct qkv_family_config config;
     json_t *keys;                        /* the short keys of GGUF files; NULL: the files are not GGUF */
+    struct qkv_gguf *gguf;               /* all keys, until the tokenizer is read */
     struct qkv_published_entry *entries; /* sorted by name */
     size_t entry_count;
     struct qkv_arena repacked; /* memory of the repacked copies */

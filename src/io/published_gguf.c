@@ -7,6 +7,7 @@
 #include "io/io.h"
 #include "io/published_files.h"
 #include "io/safetensors.h"
+#include "text/text.h"
 
 enum { PART_DIGITS = 5, PARTS_MAX = 99999 };
 
@@ -88,10 +89,9 @@ static const struct qkv_array *find_tensor(const void *published, const char *na
 }
 
 enum qkv_status qkv_published_open_gguf(struct qkv_published *p, struct qkv_spec *spec) {
-    struct qkv_gguf *keys = NULL;
     json_t *root = NULL;
-    enum qkv_status status = open_parts(p, &keys);
-    if (!status) status = qkv_gguf_json(keys, &p->keys);
+    enum qkv_status status = open_parts(p, &p->gguf);
+    if (!status) status = qkv_gguf_json(p->gguf, &p->keys);
     if (!status) {
         const struct qkv_family_gguf_file file = {.name = p->folder, .keys = p->keys, .find = find_tensor, .user = p};
         status = qkv_family_gguf_config(p->ctx, &file, &root);
@@ -100,7 +100,14 @@ enum qkv_status qkv_published_open_gguf(struct qkv_published *p, struct qkv_spec
     p->config.gguf = true;
     p->asker = "its metadata";
     json_decref(root);
-    qkv_gguf_free(keys);
+    return status;
+}
+
+enum qkv_status qkv_published_tokenizer(struct qkv_published *p, struct qkv_tokenizer **out) {
+    if (!p->keys) return qkv_tokenizer_open(p->ctx, p->folder, out);
+    const enum qkv_status status = qkv_gguf_tokenizer(p->gguf, out);
+    qkv_gguf_free(p->gguf);
+    p->gguf = NULL;
     return status;
 }
 

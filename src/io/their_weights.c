@@ -71,7 +71,7 @@ static void theirs_labels(struct qkv_opening *o) {
 static enum qkv_status theirs_tokenizer(struct qkv_opening *o) {
     struct qkv_model *m = o->model;
     struct qkv_tokenizer *tokenizer;
-    enum qkv_status status = qkv_theirs_tokenizer(o->ctx, o->place.folder, &tokenizer);
+    enum qkv_status status = qkv_published_tokenizer(o->file.owner, &tokenizer);
     if (!status) status = qkv_model_set_tokenizer(m, tokenizer);
     if (!status || status == QKV_MEMORY) return status;
     if (qkv_spec_has_tokens(&m->spec)) {

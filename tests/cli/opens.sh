@@ -49,4 +49,6 @@ once "$hf/llama_sharded" "config.json model.safetensors.index.json" "$QKV" gener
 # Without a precision modules.json is also read to find a train.json.
 once "$hf/embeddings" "modules.json config.json 2_Dense/model.safetensors" "$QKV" embed "$hf/embeddings" "the king" \
     --text --precision fp32
+once "$SOURCE/tests/golden/gguf" gpt2_11_005_usual.gguf "$QKV" generate \
+    "$SOURCE/tests/golden/gguf/gpt2_11_005_usual.gguf" --prompt "the then" -n 1
 finish
