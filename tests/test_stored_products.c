@@ -1,8 +1,7 @@
 /* Products with stored weights, with the types' own kernels and by converting pieces, against products with the
  * same numbers in fp32, bit for bit. test_gemm tests fp32 products. */
-#include "test.h"
+#include "blocks_fixture.h"
 
-#include "type/type.h"
 #include "kernel/product.h"
 
 /* (rows, columns) in parts of random types, unaligned, and the same numbers in fp32. */
@@ -23,9 +22,8 @@ static struct matrix random_matrix(struct qkv_random *r, size_t rows, size_t col
             dtype = (enum qkv_dtype)qkv_random_below(r, QKV_DTYPE_COUNT);
         const struct qkv_type *f = qkv_types[dtype];
         float *floats = m.floats + done * columns;
-        test_fill(r, floats, some * columns, 1);
         m.bytes[i] = malloc(some * columns * f->bytes + 1);
-        f->from_float(m.bytes[i] + 1, floats, some * columns);
+        random_blocks(r, f, m.bytes[i] + 1, some * columns);
         f->to_float(floats, m.bytes[i] + 1, some * columns);
         m.parts[i] = (struct qkv_stored_part){.dtype = dtype, .data = m.bytes[i] + 1, .rows = some};
         done += some;
@@ -51,8 +49,10 @@ static struct qkv_kernels without_products(const struct qkv_kernels *table) {
 static void check_product(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *r, bool transposed,
                           const struct qkv_product *product) {
     const size_t M = qkv_random_below(r, 3) ? test_between(r, 1, 4) : test_between(r, 5, 300);
-    const size_t whole = qkv_random_below(r, 2) ? 32 : 1; /* rows of whole blocks, or of any length */
-    const size_t N = qkv_round_up(test_between(r, 1, 150), whole), K = qkv_round_up(test_between(r, 1, 600), whole);
+    static const size_t lengths[] = {1, 1, 32, QKV_TYPE_BLOCK_MAX}; /* rows of any length, or of whole blocks */
+    const size_t whole = lengths[qkv_random_below(r, TEST_COUNT(lengths))];
+    const size_t N = qkv_round_up(test_between(r, 1, 150), transposed ? 1 : whole);
+    const size_t K = qkv_round_up(test_between(r, 1, 600), transposed ? whole : 1);
     struct matrix w = random_matrix(r, transposed ? N : K, transposed ? K : N);
     w.stored.parts = w.parts;
     float *a = malloc(M * K * sizeof *a), *c = malloc(M * N * sizeof *c), *expected = malloc(M * N * sizeof *c);

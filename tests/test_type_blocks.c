@@ -1,10 +1,10 @@
 /* Types whose blocks have several numbers, wherever a weight may stand: model folders in such a type against the same
  * numbers in fp32, bit for bit, in passes with gradients and in sessions. Without a type of blocks that safetensors
  * files can hold there is nothing to do: tests/toys adds two, of 32 and of 256 numbers. */
+#include "blocks_fixture.h"
 #include "stored_fixture.h"
 
 #include "model/model.h"
-#include "type/type.h"
 
 /* Specs whose rows are whole blocks of 256 numbers. BLOCKS32: only of 32. */
 static const char *const specs[] = {
@@ -133,12 +133,10 @@ static void check_once(struct qkv_context *ctx, struct qkv_arena *scratch, struc
                  K = unit * test_between(r, 1, qkv_min(1280, qkv_max(unit, ((size_t)1 << 18) / N)) / unit);
     const size_t rows = transposed ? N : K, columns = transposed ? K : N,
                  span = qkv_type_span(qkv_type_number(counted), rows * columns);
-    float *floats = malloc(rows * columns * sizeof *floats), *a = malloc(M * K * sizeof *a),
-          *c = malloc(M * N * sizeof *c);
+    float *a = malloc(M * K * sizeof *a), *c = malloc(M * N * sizeof *c);
     unsigned char *bytes = malloc(span);
-    test_fill(r, floats, rows * columns, 1);
+    random_blocks(r, counted, bytes, rows * columns);
     test_fill(r, a, M * K, 1);
-    counted->from_float(bytes, floats, rows * columns);
     const struct qkv_stored_part part = {.dtype = qkv_type_number(counted), .data = bytes, .rows = rows};
     const struct qkv_stored weights = {.parts = &part, .count = 1, .columns = columns};
     const struct qkv_stored_operand stored = {.weights = &weights, .transposed = transposed};
@@ -156,7 +154,7 @@ static void check_once(struct qkv_context *ctx, struct qkv_arena *scratch, struc
     if (converted != rows * columns / counted->block)
         fail_msg("%s, %s: %zu of %zu blocks were converted, %zu x %zu x %zu, transposed %d, bf16 %d", counted->name,
                  ctx->kernels->isa, converted, rows * columns / counted->block, M, N, K, transposed, bf16);
-    free(floats), free(a), free(c), free(bytes);
+    free(a), free(c), free(bytes);
 }
 
 static void products_convert_each_block_once(void **state) {
@@ -179,8 +177,9 @@ static void products_convert_each_block_once(void **state) {
             memset(types, 0, sizeof types);
             types[d].to_float = count_blocks;
             static const size_t heights[] = {1, 2, 3, 40, 300};
-            for (size_t i = 0; i < 4 * TEST_COUNT(heights); i++)
-                check_once(ctx, &scratch, &r, heights[i / 4], i % 2, i % 4 >= 2);
+            for (size_t i = 0; i < 4 * TEST_COUNT(heights); i++) /* there are many types of blocks: a height for each */
+                if (counted->block == 1 || i / 4 == ((size_t)d + t) % TEST_COUNT(heights))
+                    check_once(ctx, &scratch, &r, heights[i / 4], i % 2, i % 4 >= 2);
         }
         ctx->kernels = own;
         qkv_arena_free(&scratch);

@@ -25,7 +25,19 @@ extern "C" {
     X(U64, u64)                                                                                                        \
     X(BOOL, bool)                                                                                                      \
     X(F8_E4M3, f8_e4m3)                                                                                                \
-    X(MXFP4, mxfp4)
+    X(MXFP4, mxfp4)                                                                                                    \
+    X(Q8_0, q8_0)                                                                                                      \
+    X(Q4_0, q4_0)                                                                                                      \
+    X(Q4_1, q4_1)                                                                                                      \
+    X(Q5_0, q5_0)                                                                                                      \
+    X(Q5_1, q5_1)                                                                                                      \
+    X(Q2_K, q2_K)                                                                                                      \
+    X(Q3_K, q3_K)                                                                                                      \
+    X(Q4_K, q4_K)                                                                                                      \
+    X(Q5_K, q5_K)                                                                                                      \
+    X(Q6_K, q6_K)                                                                                                      \
+    X(IQ4_NL, iq4_nl)                                                                                                  \
+    X(IQ4_XS, iq4_xs)
 #define QKV_TYPE_NUMBER(number, name) QKV_##number,
 enum qkv_dtype { QKV_TYPE_LIST(QKV_TYPE_NUMBER) QKV_DTYPE_COUNT };
 #undef QKV_TYPE_NUMBER

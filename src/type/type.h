@@ -26,9 +26,13 @@ struct qkv_type {
     /* Products and look-ups read rows of it where they are stored. */
     bool weights;
     /* Convert n numbers, a multiple of `block`; the stored side may be unaligned, and NULL where n is 0. from_float
-     * rounds to the nearest number, ties to even. */
+     * rounds to the nearest number, ties to even; of blocks, it chooses the scales, and one number that is not finite
+     * makes all numbers of its block so. */
     void (*to_float)(float *out, const void *in, size_t n);
     void (*from_float)(void *out, const float *in, size_t n);
+    /* from_float with the importance of each number, the weight of its square error (NULL: all are the same). NULL: the
+     * type has no search. */
+    void (*quantise)(void *out, const float *in, size_t n, const float *importance);
 };
 enum { QKV_TYPE_BLOCK_MAX = 256 };
 
@@ -64,6 +68,9 @@ bool qkv_type_bytes(const struct qkv_type *type, size_t rows, size_t columns, si
 /* Convert n numbers, whole blocks. What is no type reads as zeros and writes nothing. */
 void qkv_to_float(float *out, const void *in, enum qkv_dtype dtype, size_t n);
 void qkv_from_float(void *out, const float *in, enum qkv_dtype dtype, size_t n);
+/* Converts n numbers, whole blocks, to a type. `importance` has n numbers, the weights of their square errors, as those
+ * of the columns of a matrix for one of its rows; NULL: all are the same. Types without a search ignore it. */
+void qkv_type_quantise(const struct qkv_type *type, void *out, const float *in, size_t n, const float *importance);
 
 /* A matrix in parts: the rows of part 0, under them those of part 1, and so on. */
 struct qkv_stored_part {

@@ -49,6 +49,13 @@ void qkv_from_float(void *out, const float *in, enum qkv_dtype dtype, size_t n) 
     if ((size_t)dtype < QKV_DTYPE_COUNT) qkv_types[dtype]->from_float(out, in, n);
 }
 
+void qkv_type_quantise(const struct qkv_type *type, void *out, const float *in, size_t n, const float *importance) {
+    if (importance && type->quantise)
+        type->quantise(out, in, n, importance);
+    else
+        type->from_float(out, in, n);
+}
+
 bool qkv_format_at(size_t i, const char **name, const char **help) {
     for (size_t type = 0; type < QKV_DTYPE_COUNT; type++) {
         if (!qkv_type_is_written(qkv_types[type]) || i--) continue;

@@ -1,0 +1,44 @@
+/* q4_0: blocks of 32 numbers of 4 bits with a scale in f16, 18 bytes: x = d · (code − 8). */
+#include "type/quantise.h"
+#include "type/type_nibbles.h"
+
+enum { NUMBERS = 32, CODES = 2, BYTES = CODES + NUMBERS / 2 };
+
+static void q4_0_to_float(float *out, const void *in, size_t n) {
+    const unsigned char *block = in;
+    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
+        const float d = type_half_load(block);
+        for (size_t k = 0; k < NUMBERS / 2; k++) {
+            out[i + k] = d * (float)((block[CODES + k] & 15) - 8);
+            out[i + k + NUMBERS / 2] = d * (float)((block[CODES + k] >> 4) - 8);
+        }
+    }
+}
+
+static void q4_0_write(unsigned char *block, struct qkv_quantise_block *b) {
+    qkv_quantise_part(b, block, NULL);
+    type_nibbles_store(block + CODES, b->code, NUMBERS / 2);
+}
+
+static const struct qkv_quantiser q4_0_quantiser = {
+    .type = &qkv_type_q4_0, .part = NUMBERS, .grid = {-8, 7, NULL}, .emphasis = 1, .write = q4_0_write};
+
+static void q4_0_quantise(void *out, const float *in, size_t n, const float *importance) {
+    qkv_quantise(&q4_0_quantiser, out, in, n, importance);
+}
+
+static void q4_0_from_float(void *out, const float *in, size_t n) {
+    q4_0_quantise(out, in, n, NULL);
+}
+
+const struct qkv_type qkv_type_q4_0 = {.name = "q4_0",
+                                       .help = "4.5 bits: blocks of 32 numbers of 4 bits with a scale",
+                                       .safetensors = NULL,
+                                       .gguf = 2,
+                                       .kind = QKV_CLASS_BLOCKS,
+                                       .block = NUMBERS,
+                                       .bytes = BYTES,
+                                       .weights = true,
+                                       .to_float = q4_0_to_float,
+                                       .from_float = q4_0_from_float,
+                                       .quantise = q4_0_quantise};

@@ -1,0 +1,48 @@
+/* q4_1: blocks of 32 numbers of 4 bits with a scale and a minimum in f16, 20 bytes: x = d · code + m. */
+#include "type/quantise.h"
+#include "type/type_nibbles.h"
+
+enum { NUMBERS = 32, MINIMUM = 2, CODES = 4, BYTES = CODES + NUMBERS / 2 };
+
+static void q4_1_to_float(float *out, const void *in, size_t n) {
+    const unsigned char *block = in;
+    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
+        const float d = type_half_load(block), m = type_half_load(block + MINIMUM);
+        for (size_t k = 0; k < NUMBERS / 2; k++) {
+            out[i + k] = d * (float)(block[CODES + k] & 15) + m;
+            out[i + k + NUMBERS / 2] = d * (float)(block[CODES + k] >> 4) + m;
+        }
+    }
+}
+
+static void q4_1_write(unsigned char *block, struct qkv_quantise_block *b) {
+    qkv_quantise_part(b, block, block + MINIMUM);
+    type_nibbles_store(block + CODES, b->code, NUMBERS / 2);
+}
+
+static const struct qkv_quantiser q4_1_quantiser = {.type = &qkv_type_q4_1,
+                                                    .part = NUMBERS,
+                                                    .grid = {0, 15, NULL},
+                                                    .minimum = true,
+                                                    .emphasis = 1,
+                                                    .write = q4_1_write};
+
+static void q4_1_quantise(void *out, const float *in, size_t n, const float *importance) {
+    qkv_quantise(&q4_1_quantiser, out, in, n, importance);
+}
+
+static void q4_1_from_float(void *out, const float *in, size_t n) {
+    q4_1_quantise(out, in, n, NULL);
+}
+
+const struct qkv_type qkv_type_q4_1 = {.name = "q4_1",
+                                       .help = "5 bits: blocks of 32 numbers of 4 bits with a scale and a minimum",
+                                       .safetensors = NULL,
+                                       .gguf = 3,
+                                       .kind = QKV_CLASS_BLOCKS,
+                                       .block = NUMBERS,
+                                       .bytes = BYTES,
+                                       .weights = true,
+                                       .to_float = q4_1_to_float,
+                                       .from_float = q4_1_from_float,
+                                       .quantise = q4_1_quantise};

@@ -1,0 +1,53 @@
+/* q4_K: blocks of 256 numbers of 4 bits in 8 parts of 32, 144 bytes: d and dmin in f16, scales and minimums of 6 bits
+ * (type_nibbles.h), and the codes, of two parts at a time: x = d · scale · code − dmin · minimum. */
+#include "type/quantise.h"
+#include "type/type_nibbles.h"
+
+enum { NUMBERS = 256, PARTS = 8, PART = NUMBERS / PARTS, DMIN = 2, SIXES = 4, CODES = SIXES + TYPE_SIXES };
+enum { BYTES = CODES + NUMBERS / 2 };
+
+static void q4_K_to_float(float *out, const void *in, size_t n) {
+    const unsigned char *block = in;
+    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
+        const float d = type_half_load(block), dmin = type_half_load(block + DMIN);
+        unsigned scales[PARTS], minimums[PARTS];
+        float *part = out + i;
+        type_sixes_load(block + SIXES, scales, minimums);
+        for (size_t p = 0; p < PARTS; p++, part += PART) {
+            const unsigned char *codes = block + CODES + p / 2 * PART;
+            const float scale = d * (float)scales[p], minimum = dmin * (float)minimums[p];
+            for (size_t k = 0; k < PART; k++) part[k] = scale * (float)(codes[k] >> (p % 2 * 4) & 15) - minimum;
+        }
+    }
+}
+
+static void q4_K_write(unsigned char *block, struct qkv_quantise_block *b) {
+    int scales[PARTS], minimums[PARTS];
+    qkv_quantise_lines(b, 63, block, block + DMIN, scales, minimums);
+    type_sixes_store(block + SIXES, scales, minimums);
+    for (size_t k = 0; k < NUMBERS; k += 2 * PART) type_nibbles_store(block + CODES + k / 2, b->code + k, PART);
+}
+
+static const struct qkv_quantiser q4_K_quantiser = {
+    .type = &qkv_type_q4_K, .part = PART, .grid = {0, 15, NULL}, .minimum = true, .emphasis = 1, .write = q4_K_write};
+
+static void q4_K_quantise(void *out, const float *in, size_t n, const float *importance) {
+    qkv_quantise(&q4_K_quantiser, out, in, n, importance);
+}
+
+static void q4_K_from_float(void *out, const float *in, size_t n) {
+    q4_K_quantise(out, in, n, NULL);
+}
+
+const struct qkv_type qkv_type_q4_K = {
+    .name = "q4_K",
+    .help = "4.5 bits: blocks of 256 numbers of 4 bits, in 8 parts with scales and minimums",
+    .safetensors = NULL,
+    .gguf = 12,
+    .kind = QKV_CLASS_BLOCKS,
+    .block = NUMBERS,
+    .bytes = BYTES,
+    .weights = true,
+    .to_float = q4_K_to_float,
+    .from_float = q4_K_from_float,
+    .quantise = q4_K_quantise};

@@ -1,0 +1,58 @@
+/* q5_K: blocks of 256 numbers of 5 bits in 8 parts of 32, 176 bytes: d and dmin in f16, scales and minimums of 6
+ * bits (type_nibbles.h), the fifth bits, and the other bits as in q4_K. Bit p of byte k of the fifth bits is that of
+ * number k of part p. x = d · scale · code − dmin · minimum. */
+#include "type/quantise.h"
+#include "type/type_nibbles.h"
+
+enum { NUMBERS = 256, PARTS = 8, PART = NUMBERS / PARTS, DMIN = 2, SIXES = 4, FIFTH = SIXES + TYPE_SIXES };
+enum { CODES = FIFTH + PART, BYTES = CODES + NUMBERS / 2 };
+
+static void q5_K_to_float(float *out, const void *in, size_t n) {
+    const unsigned char *block = in;
+    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
+        const float d = type_half_load(block), dmin = type_half_load(block + DMIN);
+        unsigned scales[PARTS], minimums[PARTS];
+        float *part = out + i;
+        type_sixes_load(block + SIXES, scales, minimums);
+        for (size_t p = 0; p < PARTS; p++, part += PART) {
+            const unsigned char *codes = block + CODES + p / 2 * PART, *fifth = block + FIFTH;
+            const float scale = d * (float)scales[p], minimum = dmin * (float)minimums[p];
+            for (size_t k = 0; k < PART; k++) {
+                const int code = (codes[k] >> (p % 2 * 4) & 15) | (fifth[k] >> p & 1) << 4;
+                part[k] = scale * (float)code - minimum;
+            }
+        }
+    }
+}
+
+static void q5_K_write(unsigned char *block, struct qkv_quantise_block *b) {
+    int scales[PARTS], minimums[PARTS];
+    qkv_quantise_lines(b, 63, block, block + DMIN, scales, minimums);
+    type_sixes_store(block + SIXES, scales, minimums);
+    for (size_t k = 0; k < NUMBERS; k++) block[FIFTH + k % PART] |= (unsigned char)(b->code[k] >> 4 << k / PART);
+    for (size_t k = 0; k < NUMBERS; k += 2 * PART) type_nibbles_store(block + CODES + k / 2, b->code + k, PART);
+}
+
+static const struct qkv_quantiser q5_K_quantiser = {
+    .type = &qkv_type_q5_K, .part = PART, .grid = {0, 31, NULL}, .minimum = true, .emphasis = 1, .write = q5_K_write};
+
+static void q5_K_quantise(void *out, const float *in, size_t n, const float *importance) {
+    qkv_quantise(&q5_K_quantiser, out, in, n, importance);
+}
+
+static void q5_K_from_float(void *out, const float *in, size_t n) {
+    q5_K_quantise(out, in, n, NULL);
+}
+
+const struct qkv_type qkv_type_q5_K = {
+    .name = "q5_K",
+    .help = "5.5 bits: blocks of 256 numbers of 5 bits, in 8 parts with scales and minimums",
+    .safetensors = NULL,
+    .gguf = 13,
+    .kind = QKV_CLASS_BLOCKS,
+    .block = NUMBERS,
+    .bytes = BYTES,
+    .weights = true,
+    .to_float = q5_K_to_float,
+    .from_float = q5_K_from_float,
+    .quantise = q5_K_quantise};

@@ -1,0 +1,61 @@
+/* q6_K: blocks of 256 numbers of 6 bits in 16 parts of 16, 210 bytes: the lower 4 bits of the codes, their upper 2
+ * bits, a signed scale of 8 bits for each part, and d in f16: x = d · scale · (code − 32). A half (128 numbers) has
+ * four runs of 32. Byte l + 32 · (run % 2) of 64 has the lower bits of number l of a run, in its lower half if the run
+ * is 0 or 1, else in its upper half; bits 2 · run and 2 · run + 1 of byte l of 32 are the upper bits. */
+#include "type/quantise.h"
+#include "type/type_half.h"
+
+enum { NUMBERS = 256, PARTS = 16, PART = NUMBERS / PARTS, HIGH = NUMBERS / 2, SCALES = HIGH + NUMBERS / 4 };
+enum { D = SCALES + PARTS, BYTES = D + 2 };
+
+static void q6_K_to_float(float *out, const void *in, size_t n) {
+    const unsigned char *block = in;
+    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
+        const float d = type_half_load(block + D);
+        float *part = out + i;
+        for (size_t p = 0; p < PARTS; p++, part += PART) {
+            const size_t run = p % 8 / 2, from = p % 2 * PART;
+            const unsigned char *low = block + p / 8 * 64 + run % 2 * 32 + from,
+                                *high = block + HIGH + p / 8 * 32 + from;
+            const float scale = d * (float)(signed char)block[SCALES + p];
+            for (size_t k = 0; k < PART; k++) {
+                const int code = (low[k] >> (run / 2 * 4) & 15) | (high[k] >> (run * 2) & 3) << 4;
+                part[k] = scale * (float)(code - 32);
+            }
+        }
+    }
+}
+
+static void q6_K_write(unsigned char *block, struct qkv_quantise_block *b) {
+    int scales[PARTS];
+    qkv_quantise_scales(b, -128, 127, block + D, scales);
+    for (size_t p = 0; p < PARTS; p++) block[SCALES + p] = (unsigned char)scales[p];
+    for (size_t k = 0; k < NUMBERS; k++) {
+        const size_t run = k % 128 / 32;
+        block[k / 128 * 64 + k % 32 + run % 2 * 32] |= (unsigned char)((b->code[k] & 15) << (run / 2 * 4));
+        block[HIGH + k / 128 * 32 + k % 32] |= (unsigned char)(b->code[k] >> 4 << (run * 2));
+    }
+}
+
+static const struct qkv_quantiser q6_K_quantiser = {
+    .type = &qkv_type_q6_K, .part = PART, .grid = {-32, 31, NULL}, .emphasis = 1, .scale = D, .write = q6_K_write};
+
+static void q6_K_quantise(void *out, const float *in, size_t n, const float *importance) {
+    qkv_quantise(&q6_K_quantiser, out, in, n, importance);
+}
+
+static void q6_K_from_float(void *out, const float *in, size_t n) {
+    q6_K_quantise(out, in, n, NULL);
+}
+
+const struct qkv_type qkv_type_q6_K = {.name = "q6_K",
+                                       .help = "6.5625 bits: blocks of 256 numbers of 6 bits, in 16 parts with scales",
+                                       .safetensors = NULL,
+                                       .gguf = 14,
+                                       .kind = QKV_CLASS_BLOCKS,
+                                       .block = NUMBERS,
+                                       .bytes = BYTES,
+                                       .weights = true,
+                                       .to_float = q6_K_to_float,
+                                       .from_float = q6_K_from_float,
+                                       .quantise = q6_K_quantise};
