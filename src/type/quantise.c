@@ -1,164 +1,214 @@
-/* quantise: the search of scales, and the blocks that it is for. */
-#include "type/quantise.h"
-
+/* quantise: blocks, their weights, and the integers that their parts' scales become. */
+#include "type/quantise_part.h"
 #include "type/type_half.h"
 
+#include <float.h>
 #include <math.h>
 
-/* Numbers are rounded so many at a time, which compilers make vectors of. */
-enum { LANES = 8 };
+/* Rounds of a search: integers for the best d so far, then the best d for these integers. Integers up to COARSE are far
+ * apart, and the nearest values change with them: their neighbours are tried. */
+enum { ROUNDS = 3, COARSE = 12 };
 
-/* x ≈ scale · value + minimum, of the nearest codes. */
-struct line {
-    float scale, minimum;
-};
-
-struct part { /* n numbers that share a line */
-    const float *x, *weight;
-    size_t n;
-    const struct qkv_grid *grid;
-    bool minimum; /* lines may have one */
-};
-
-static struct part part_of(const struct qkv_quantise_block *b, size_t p) {
-    const size_t n = b->quantiser->part;
-    return (struct part){b->x + p * n, b->weight + p * n, n, &b->quantiser->grid, b->quantiser->minimum};
+/* What a number of the block becomes in f16; and stored at an address. */
+static float quantise_half(const struct qkv_quantise_block *b, float x) {
+    return type_half_read(type_half_write(x * b->unit)) / b->unit;
 }
 
-static float inverse_of(float scale) {
-    return fabsf(scale) > 0x1p-120f ? 1 / scale : 0;
-}
-
-/* ---- nearest codes ----------------------------------------------------------------------------------------------- */
-
-/* The nearest integers in [low, high]; low for NaN. Adding 1.5 · 2^23 rounds numbers of this size, ties to even. */
-static inline void nearest_integers(float *value, const float *x, float minimum, float inverse, float low, float high) {
-    for (size_t l = 0; l < LANES; l++) {
-        const float v = (x[l] - minimum) * inverse, above = v > low ? v : low, inside = above < high ? above : high;
-        value[l] = (inside + 12582912.0f) - 12582912.0f;
-    }
-}
-
-/* The nearest of 16 rising values: the first one, and the steps that lie below. */
-static inline void nearest_values(float *value, const float *x, float inverse, const struct qkv_grid *grid) {
-    float scaled[LANES], sum[LANES];
-    for (size_t l = 0; l < LANES; l++) scaled[l] = x[l] * inverse, sum[l] = (float)grid->low;
-    for (size_t k = 0; k < 15; k++) {
-        const float middle = 0.5f * (float)(grid->values[k] + grid->values[k + 1]);
-        const float step = (float)(grid->values[k + 1] - grid->values[k]);
-        for (size_t l = 0; l < LANES; l++) sum[l] += scaled[l] > middle ? step : 0.0f;
-    }
-    for (size_t l = 0; l < LANES; l++) value[l] = sum[l];
-}
-
-/* The values of the codes nearest to LANES numbers. */
-static inline void nearest(float *value, const float *x, struct line line, float inverse, const struct qkv_grid *grid) {
-    if (grid->values)
-        nearest_values(value, x, inverse, grid);
-    else
-        nearest_integers(value, x, line.minimum, inverse, (float)grid->low, (float)grid->high);
-}
-
-static void part_codes(const struct part *p, struct line line, unsigned char *code) {
-    const float inverse = inverse_of(line.scale);
-    float value[LANES];
-    for (size_t i = 0; i < p->n; i++) {
-        if (i % LANES == 0) nearest(value, p->x + i, line, inverse, p->grid);
-        const int v = (int)value[i % LANES];
-        unsigned found = 0;
-        while (p->grid->values && p->grid->values[found] != v) found++;
-        code[i] = (unsigned char)(p->grid->values ? (int)found : v - p->grid->low);
-    }
-}
-
-/* ---- the line of a part ------------------------------------------------------------------------------------------ */
-
-struct extremes {
-    float low, high, largest; /* the number of largest magnitude, with its sign */
-};
-
-static struct extremes part_extremes(const struct part *p) {
-    struct extremes e = {p->x[0], p->x[0], 0};
-    for (size_t i = 0; i < p->n; i++) {
-        if (p->x[i] < e.low) e.low = p->x[i];
-        if (p->x[i] > e.high) e.high = p->x[i];
-    }
-    e.largest = -e.low > e.high ? e.low : e.high;
-    return e;
-}
-
-/* The line that reaches the extremes. */
-static struct line part_first(const struct part *p) {
-    const struct extremes e = part_extremes(p);
-    if (!p->minimum) return (struct line){e.largest / (float)p->grid->low, 0};
-    const float low = e.low < 0 ? e.low : 0;
-    return (struct line){(e.high - low) / (float)p->grid->high, low};
-}
-
-/* ---- blocks ------------------------------------------------------------------------------------------------------ */
-
-/* Stores a number of the block in f16; returns what it is then. */
-static float block_half(const struct qkv_quantise_block *b, unsigned char *at, float x) {
+static float quantise_store(const struct qkv_quantise_block *b, unsigned char *at, float x) {
     type_half_store(at, x * b->unit);
     return type_half_load(at) / b->unit;
 }
 
-void qkv_quantise_part(struct qkv_quantise_block *b, unsigned char *scale, unsigned char *minimum) {
-    const struct part p = part_of(b, 0);
-    struct line line = part_first(&p);
-    line.scale = block_half(b, scale, line.scale);
-    if (minimum) line.minimum = block_half(b, minimum, line.minimum);
-    part_codes(&p, line, b->code);
+static size_t quantise_parts(const struct qkv_quantise_block *b, struct qkv_part *parts) {
+    const size_t count = b->quantiser->type->block / b->quantiser->part;
+    for (size_t i = 0; i < count; i++) parts[i] = qkv_part_of(b, i);
+    return count;
 }
 
-/* The nearest integer in [low, high]. */
-static int clamped(float x, int low, int high) {
+void qkv_quantise_part(struct qkv_quantise_block *b, unsigned char *scale, unsigned char *minimum) {
+    const struct qkv_part p = qkv_part_of(b, 0);
+    struct qkv_sums s;
+    struct qkv_line line = qkv_part_search(&p, &s);
+    const float exact = line.scale;
+    line.scale = quantise_store(b, scale, exact);
+    if (minimum) /* the best one for the scale in f16 */
+        line.minimum = quantise_store(b, minimum, line.minimum + (exact - line.scale) * s.value / p.total);
+    qkv_part_codes(&p, line, b->code);
+}
+
+/* The nearest integer in [low, high]; low for NaN. */
+static int quantise_integer(float x, int low, int high) {
     return x > (float)low ? x < (float)high ? (int)(x + (x < 0 ? -0.5f : 0.5f)) : high : low;
 }
 
-void qkv_quantise_scales(struct qkv_quantise_block *b, int low, int high, unsigned char *d_at, int *scales) {
-    const size_t parts = b->quantiser->type->block / b->quantiser->part;
-    float scale[QKV_PARTS_MAX], largest = 0;
-    for (size_t i = 0; i < parts; i++) {
-        const struct part p = part_of(b, i);
-        scale[i] = part_first(&p).scale;
-        if (fabsf(scale[i]) > fabsf(largest)) largest = scale[i];
+/* ---- parts with scales ------------------------------------------------------------------------------------------- */
+
+struct scales {
+    float d, error;
+    int scale[QKV_PARTS_MAX];
+};
+
+/* The integer of a part whose scale is best for the values that the sums are of. */
+static int quantise_scale(const struct qkv_part *p, struct qkv_sums s, float d, int low, int high, float *error) {
+    const float scale = s.square > 0 ? s.product / s.square : 0;
+    const int middle = quantise_integer(scale * qkv_line_inverse(d), low, high);
+    int best = middle;
+    *error = qkv_part_error(p, (struct qkv_line){d * (float)middle, 0});
+    if (middle > COARSE || middle < -COARSE) return best;
+    for (int k = middle - 1; k <= middle + 1; k += 2) {
+        if (k < low || k > high) continue;
+        const float e = qkv_part_error(p, (struct qkv_line){d * (float)k, 0});
+        if (e < *error) *error = e, best = k;
     }
-    const float d = block_half(b, d_at, largest / (float)low), inverse = inverse_of(d);
-    for (size_t i = 0; i < parts; i++) {
-        const struct part p = part_of(b, i);
-        scales[i] = clamped(scale[i] * inverse, low, high);
-        part_codes(&p, (struct line){d * (float)scales[i], 0}, b->code + i * p.n);
+    return best;
+}
+
+/* Chooses the integers for a d, from the sums of the parts, which become those of the new scales. Returns a better d
+ * for these integers and sums. */
+static float quantise_choose_scales(const struct qkv_part *parts, size_t count, struct qkv_sums *sums,
+                                    struct scales *chosen, int low, int high) {
+    float square = 0, product = 0, error;
+    chosen->error = 0;
+    for (size_t i = 0; i < count; i++) {
+        const int k = quantise_scale(&parts[i], sums[i], chosen->d, low, high, &error);
+        chosen->scale[i] = k;
+        chosen->error += error;
+        sums[i] = qkv_part_sums(&parts[i], (struct qkv_line){chosen->d * (float)k, 0});
+        square += (float)k * (float)k * sums[i].square;
+        product += (float)k * sums[i].product;
+    }
+    return square > 0 ? product / square : chosen->d;
+}
+
+void qkv_quantise_scales(struct qkv_quantise_block *b, int low, int high, unsigned char *d, int *scales) {
+    struct qkv_part parts[QKV_PARTS_MAX];
+    struct qkv_sums found[QKV_PARTS_MAX], sums[QKV_PARTS_MAX];
+    struct scales best = {.error = INFINITY}, next;
+    const size_t count = quantise_parts(b, parts);
+    float largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        const float scale = qkv_part_search(&parts[i], &found[i]).scale;
+        if (fabsf(scale) > fabsf(largest)) largest = scale;
+    }
+    for (int first = 0; first < 2; first++) { /* the largest scale is the first integer, or the second one */
+        memcpy(sums, found, sizeof sums);
+        next.d = quantise_half(b, largest / (float)(low + first));
+        for (int round = 0; round < ROUNDS; round++) {
+            const float d_next = quantise_choose_scales(parts, count, sums, &next, low, high);
+            if (next.error < best.error) best = next;
+            next.d = quantise_half(b, d_next);
+        }
+    }
+    best.d = quantise_store(b, d, best.error < INFINITY ? best.d : NAN); /* too large for f16 */
+    for (size_t i = 0; i < count; i++) {
+        scales[i] = best.scale[i];
+        qkv_part_codes(&parts[i], (struct qkv_line){best.d * (float)scales[i], 0}, b->code + i * parts[i].n);
     }
 }
 
-void qkv_quantise_lines(struct qkv_quantise_block *b, int high, unsigned char *d_at, unsigned char *dmin_at,
-                        int *scales, int *minimums) {
-    const size_t parts = b->quantiser->type->block / b->quantiser->part;
-    struct line lines[QKV_PARTS_MAX];
-    float scale = 0, minimum = 0;
-    for (size_t i = 0; i < parts; i++) {
-        const struct part p = part_of(b, i);
-        lines[i] = part_first(&p);
-        if (lines[i].scale > scale) scale = lines[i].scale;
-        if (-lines[i].minimum > minimum) minimum = -lines[i].minimum;
+/* ---- parts with scales and minimums ------------------------------------------------------------------------------ */
+
+struct lines {
+    float d, dmin, error;
+    int scale[QKV_PARTS_MAX], minimum[QKV_PARTS_MAX];
+};
+
+/* The minimum that is best for the values that the sums are of, with a scale. */
+static int quantise_minimum(const struct qkv_part *p, struct qkv_sums s, float scale, float dmin, int high) {
+    return quantise_integer(p->total > 0 ? (scale * s.value - p->product) / p->total * qkv_line_inverse(dmin) : 0, 0,
+                            high);
+}
+
+/* As quantise_scale: the scale, and the best minimum with it. */
+static void quantise_line(const struct qkv_part *p, struct qkv_sums s, struct lines *all, size_t i, int high) {
+    const float spread = p->total * s.square - s.value * s.value;
+    const float scale = spread > 0 ? (p->total * s.product - p->product * s.value) / spread : 0;
+    const int middle = quantise_integer(scale * qkv_line_inverse(all->d), 0, high);
+    const bool fine = middle > COARSE;
+    float least = INFINITY;
+    all->scale[i] = middle, all->minimum[i] = 0;
+    for (int k = middle - 1; k <= middle + 1; k++) {
+        if (k < 0 || k > high) continue;
+        const float d = all->d * (float)k;
+        int m = quantise_minimum(p, s, d, all->dmin, high);
+        float offset = all->dmin * (float)m, error;
+        if (fine) {
+            error = d * d * s.square - 2 * d * s.product - 2 * d * offset * s.value + 2 * offset * p->product +
+                    offset * offset * p->total;
+        } else {
+            const struct qkv_sums now = qkv_part_sums(p, (struct qkv_line){d, -offset});
+            m = quantise_minimum(p, now, d, all->dmin, high);
+            offset = all->dmin * (float)m;
+            error = qkv_part_error(p, (struct qkv_line){d, -offset});
+        }
+        if (error < least) least = error, all->scale[i] = k, all->minimum[i] = m;
     }
-    const float d = block_half(b, d_at, scale / (float)high), dmin = block_half(b, dmin_at, minimum / (float)high);
-    for (size_t i = 0; i < parts; i++) {
-        const struct part p = part_of(b, i);
-        scales[i] = clamped(lines[i].scale * inverse_of(d), 0, high);
-        minimums[i] = clamped(-lines[i].minimum * inverse_of(dmin), 0, high);
-        part_codes(&p, (struct line){d * (float)scales[i], -dmin * (float)minimums[i]}, b->code + i * p.n);
+    const struct qkv_line line = {all->d * (float)all->scale[i], -all->dmin * (float)all->minimum[i]};
+    all->error += fine ? qkv_part_error(p, line) : least;
+}
+
+/* As quantise_choose_scales: sets `next` to a better d and dmin, in f16. */
+static void quantise_choose_lines(const struct qkv_quantise_block *b, const struct qkv_part *parts, size_t count,
+                                  struct qkv_sums *sums, struct lines *chosen, int high, struct lines *next) {
+    float aa = 0, ab = 0, bb = 0, xa = 0, xb = 0; /* x = d · a − dmin · b */
+    chosen->error = 0;
+    for (size_t i = 0; i < count; i++) {
+        quantise_line(&parts[i], sums[i], chosen, i, high);
+        const float k = (float)chosen->scale[i], m = (float)chosen->minimum[i];
+        const struct qkv_line line = {chosen->d * k, -chosen->dmin * m};
+        sums[i] = qkv_part_sums(&parts[i], line);
+        aa += k * k * sums[i].square, ab += k * m * sums[i].value, bb += m * m * parts[i].total;
+        xa += k * sums[i].product, xb += m * parts[i].product;
+    }
+    const float spread = aa * bb - ab * ab;
+    *next = *chosen;
+    if (spread > 1e-6f * aa * bb) {
+        next->d = (xa * bb - xb * ab) / spread;
+        next->dmin = (xa * ab - xb * aa) / spread;
+    } else if (aa > 0) {
+        next->d = (xa + chosen->dmin * ab) / aa;
+    }
+    next->d = quantise_half(b, next->d);
+    next->dmin = quantise_half(b, next->dmin > 0 ? next->dmin : 0);
+}
+
+void qkv_quantise_lines(struct qkv_quantise_block *b, int high, unsigned char *d, unsigned char *dmin, int *scales,
+                        int *minimums) {
+    struct qkv_part parts[QKV_PARTS_MAX];
+    struct qkv_sums found[QKV_PARTS_MAX], sums[QKV_PARTS_MAX];
+    const size_t count = quantise_parts(b, parts);
+    float scale = 0, least = INFINITY, minimum = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct qkv_line line = qkv_part_search(&parts[i], &found[i]);
+        if (line.scale > scale) scale = line.scale;
+        if (line.scale < least) least = line.scale;
+        if (-line.minimum > minimum) minimum = -line.minimum;
+    }
+    struct lines best = {.error = INFINITY}, chosen, next;
+    /* If scales differ much, some are small integers: several d are tried. */
+    const int starts = 5 * least < scale ? 4 : 1;
+    for (int start = 0; start < starts; start++) {
+        memcpy(sums, found, sizeof sums);
+        chosen.d = quantise_half(b, scale / (float)(high - start * high / 16));
+        chosen.dmin = quantise_half(b, minimum / (float)high);
+        for (int round = 0; round < ROUNDS; round++, chosen = next) {
+            quantise_choose_lines(b, parts, count, sums, &chosen, high, &next);
+            if (chosen.error < best.error) best = chosen;
+        }
+    }
+    best.d = quantise_store(b, d, best.error < INFINITY ? best.d : NAN);
+    best.dmin = quantise_store(b, dmin, best.dmin);
+    for (size_t i = 0; i < count; i++) {
+        scales[i] = best.scale[i], minimums[i] = best.minimum[i];
+        const struct qkv_line line = {best.d * (float)scales[i], -best.dmin * (float)minimums[i]};
+        qkv_part_codes(&parts[i], line, b->code + i * parts[i].n);
     }
 }
 
-/* 2^exponent of a normal number. */
-static float power_of_two(int exponent) {
-    return type_float((uint32_t)(exponent + 127) << 23);
-}
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 /* Copies the numbers, in units of a power of two; false if one of them is not finite. */
-static bool block_begin(struct qkv_quantise_block *b, const float *in) {
+static bool quantise_begin(struct qkv_quantise_block *b, const float *in) {
     const size_t n = b->quantiser->type->block;
     float largest = 0;
     bool finite = true;
@@ -166,18 +216,39 @@ static bool block_begin(struct qkv_quantise_block *b, const float *in) {
         largest = fabsf(in[i]) > largest ? fabsf(in[i]) : largest;
         finite = finite && isfinite(in[i]);
     }
-    const int exponent = (int)(type_bits(largest) >> 23) - 127;
-    b->unit = power_of_two(exponent < -100 ? -100 : exponent > 100 ? 100 : exponent);
+    const uint32_t exponent = type_bits(largest) >> 23, low = 27, high = 227; /* 2^-100 … 2^100 */
+    b->unit = type_float((exponent < low ? low : exponent > high ? high : exponent) << 23);
     for (size_t i = 0; i < n && finite; i++) b->x[i] = in[i] / b->unit;
     return finite;
 }
 
-/* The weights of the square errors; see quantise.h. */
-static void block_weights(struct qkv_quantise_block *b, const float *importance) {
+/* The weights of the square errors without importance; see quantise.h. */
+static void quantise_own_weights(struct qkv_quantise_block *b) {
+    struct qkv_part parts[QKV_PARTS_MAX];
+    struct qkv_line first[QKV_PARTS_MAX];
+    const size_t n = b->quantiser->type->block, count = n / b->quantiser->part;
+    float plain = 0, weighted = 0, squares = 0;
+    for (size_t i = 0; i < n; i++) b->weight[i] = 1;
+    quantise_parts(b, parts);
+    for (size_t i = 0; i < count; i++) {
+        first[i] = qkv_part_first(&parts[i]);
+        plain += qkv_part_error(&parts[i], first[i]);
+    }
+    for (size_t i = 0; i < n; i++) squares += b->weight[i] = b->x[i] * b->x[i];
+    for (size_t i = 0; i < count; i++) weighted += qkv_part_error(&parts[i], first[i]);
+    const float mean = plain > 0 ? sqrtf(weighted / plain * squares / (float)n) : 1;
+    for (size_t i = 0; i < n; i++) b->weight[i] += b->quantiser->emphasis * mean;
+}
+
+/* Importance over its largest number, and a little more, so that numbers without importance are not forgotten. */
+static void quantise_weights(struct qkv_quantise_block *b, const float *importance) {
     const size_t n = b->quantiser->type->block;
     float largest = 0;
-    for (size_t i = 0; i < n && importance; i++) largest = importance[i] > largest ? importance[i] : largest;
-    for (size_t i = 0; i < n; i++) b->weight[i] = !(largest > 0) ? 1 : importance[i] > 0 ? importance[i] / largest : 0;
+    for (size_t i = 0; i < n; i++) {
+        b->weight[i] = !(importance[i] > 0) ? 0 : importance[i] < FLT_MAX ? importance[i] : FLT_MAX;
+        if (b->weight[i] > largest) largest = b->weight[i];
+    }
+    for (size_t i = 0; i < n; i++) b->weight[i] = (largest > 0 ? b->weight[i] / largest : 0) + 0x1p-20f;
 }
 
 void qkv_quantise(const struct qkv_quantiser *quantiser, void *out, const float *in, size_t n,
@@ -187,11 +258,14 @@ void qkv_quantise(const struct qkv_quantiser *quantiser, void *out, const float 
     unsigned char *block = out;
     for (size_t i = 0; i < n; i += type->block, block += type->bytes) {
         memset(block, 0, type->bytes);
-        if (!block_begin(&b, in + i)) {
+        if (!quantise_begin(&b, in + i)) {
             type_half_store(block + quantiser->scale, NAN);
             continue;
         }
-        block_weights(&b, importance ? importance + i : NULL);
+        if (importance)
+            quantise_weights(&b, importance + i);
+        else
+            quantise_own_weights(&b);
         quantiser->write(block, &b);
     }
 }

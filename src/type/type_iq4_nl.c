@@ -1,6 +1,5 @@
 /* iq4_nl: blocks of 32 codes of 4 bits with a scale in f16, 18 bytes: x = d · value(code), of 16 values that are not
  * equally far apart. */
-#include "type/quantise.h"
 #include "type/type_fours.h"
 #include "type/type_nibbles.h"
 
@@ -22,8 +21,15 @@ static void iq4_nl_write(unsigned char *block, struct qkv_quantise_block *b) {
     type_nibbles_store(block + CODES, b->code, NUMBERS / 2);
 }
 
-static const struct qkv_quantiser iq4_nl_quantiser = {
-    .type = &qkv_type_iq4_nl, .part = NUMBERS, .grid = {-127, 113, type_fours}, .emphasis = 1, .write = iq4_nl_write};
+static const struct qkv_quantiser iq4_nl_quantiser = {.type = &qkv_type_iq4_nl,
+                                                      .part = NUMBERS,
+                                                      .low = -127,
+                                                      .high = 113,
+                                                      .values = &type_fours_values,
+                                                      .emphasis = 1.3f,
+                                                      .steps = 8,
+                                                      .reach = 12,
+                                                      .write = iq4_nl_write};
 
 static void iq4_nl_quantise(void *out, const float *in, size_t n, const float *importance) {
     qkv_quantise(&iq4_nl_quantiser, out, in, n, importance);

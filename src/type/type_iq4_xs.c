@@ -1,6 +1,5 @@
 /* iq4_xs: blocks of 256 codes of 4 bits in 8 parts of 32, 136 bytes: a scale d in f16, the upper 2 bits of the parts'
  * scales, their lower 4 bits, and the codes of each part as in iq4_nl: x = d · (scale − 32) · value(code). */
-#include "type/quantise.h"
 #include "type/type_fours.h"
 #include "type/type_nibbles.h"
 
@@ -14,8 +13,8 @@ static void iq4_xs_to_float(float *out, const void *in, size_t n) {
         const float d = type_half_load(block);
         float *part = out + i;
         for (size_t p = 0; p < PARTS; p++, part += PART, codes += PART / 2) {
-            const unsigned low = block[LOW + p / 2] >> (p % 2 * 4) & 15u,
-                           high = block[HIGH + p / 4] >> (p % 4 * 2) & 3u;
+            const unsigned low = (unsigned)block[LOW + p / 2] >> (p % 2 * 4) & 15,
+                           high = (unsigned)block[HIGH + p / 4] >> (p % 4 * 2) & 3;
             const float scale = d * (float)((int)(low | high << 4) - 32);
             for (size_t k = 0; k < PART / 2; k++) {
                 part[k] = scale * (float)type_fours[codes[k] & 15];
@@ -36,8 +35,15 @@ static void iq4_xs_write(unsigned char *block, struct qkv_quantise_block *b) {
     }
 }
 
-static const struct qkv_quantiser iq4_xs_quantiser = {
-    .type = &qkv_type_iq4_xs, .part = PART, .grid = {-127, 113, type_fours}, .emphasis = 1, .write = iq4_xs_write};
+static const struct qkv_quantiser iq4_xs_quantiser = {.type = &qkv_type_iq4_xs,
+                                                      .part = PART,
+                                                      .low = -127,
+                                                      .high = 113,
+                                                      .values = &type_fours_values,
+                                                      .emphasis = 1.3f,
+                                                      .steps = 8,
+                                                      .reach = 12,
+                                                      .write = iq4_xs_write};
 
 static void iq4_xs_quantise(void *out, const float *in, size_t n, const float *importance) {
     qkv_quantise(&iq4_xs_quantiser, out, in, n, importance);

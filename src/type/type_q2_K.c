@@ -30,10 +30,13 @@ static void q2_K_write(unsigned char *block, struct qkv_quantise_block *b) {
 
 static const struct qkv_quantiser q2_K_quantiser = {.type = &qkv_type_q2_K,
                                                     .part = PART,
-                                                    .grid = {0, 3, NULL},
-                                                    .minimum = true,
-                                                    .emphasis = 1,
                                                     .scale = D,
+                                                    .low = 0,
+                                                    .high = 3,
+                                                    .minimum = QKV_MINIMUM_NEGATIVE,
+                                                    .emphasis = 1,
+                                                    .steps = 14,
+                                                    .reach = 1.2f,
                                                     .write = q2_K_write};
 
 static void q2_K_quantise(void *out, const float *in, size_t n, const float *importance) {

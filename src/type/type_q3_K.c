@@ -17,7 +17,8 @@ static void q3_K_to_float(float *out, const void *in, size_t n) {
         float *part = out + i;
         for (size_t p = 0; p < PARTS; p++, part += PART) {
             const unsigned char *third = block + p % 2 * PART, *codes = block + CODES + p / 8 * 32 + p % 2 * PART;
-            const unsigned low = scales[p % 8] >> (p / 8 * 4) & 15u, high = scales[8 + p % 4] >> (p / 4 * 2) & 3u;
+            const unsigned low = (unsigned)scales[p % 8] >> (p / 8 * 4) & 15,
+                           high = (unsigned)scales[8 + p % 4] >> (p / 4 * 2) & 3;
             const float scale = d * (float)((int)(low | high << 4) - 32);
             for (size_t k = 0; k < PART; k++) {
                 const int code = (codes[k] >> (p % 8 / 2 * 2) & 3) | (third[k] >> (p / 2) & 1) << 2;
@@ -41,8 +42,15 @@ static void q3_K_write(unsigned char *block, struct qkv_quantise_block *b) {
     }
 }
 
-static const struct qkv_quantiser q3_K_quantiser = {
-    .type = &qkv_type_q3_K, .part = PART, .grid = {-4, 3, NULL}, .emphasis = 1, .scale = D, .write = q3_K_write};
+static const struct qkv_quantiser q3_K_quantiser = {.type = &qkv_type_q3_K,
+                                                    .part = PART,
+                                                    .scale = D,
+                                                    .low = -4,
+                                                    .high = 3,
+                                                    .emphasis = 2,
+                                                    .steps = 8,
+                                                    .reach = 1,
+                                                    .write = q3_K_write};
 
 static void q3_K_quantise(void *out, const float *in, size_t n, const float *importance) {
     qkv_quantise(&q3_K_quantiser, out, in, n, importance);

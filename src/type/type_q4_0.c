@@ -20,8 +20,14 @@ static void q4_0_write(unsigned char *block, struct qkv_quantise_block *b) {
     type_nibbles_store(block + CODES, b->code, NUMBERS / 2);
 }
 
-static const struct qkv_quantiser q4_0_quantiser = {
-    .type = &qkv_type_q4_0, .part = NUMBERS, .grid = {-8, 7, NULL}, .emphasis = 1, .write = q4_0_write};
+static const struct qkv_quantiser q4_0_quantiser = {.type = &qkv_type_q4_0,
+                                                    .part = NUMBERS,
+                                                    .low = -8,
+                                                    .high = 7,
+                                                    .emphasis = 3,
+                                                    .steps = 8,
+                                                    .reach = 1,
+                                                    .write = q4_0_write};
 
 static void q4_0_quantise(void *out, const float *in, size_t n, const float *importance) {
     qkv_quantise(&q4_0_quantiser, out, in, n, importance);

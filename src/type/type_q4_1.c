@@ -22,9 +22,12 @@ static void q4_1_write(unsigned char *block, struct qkv_quantise_block *b) {
 
 static const struct qkv_quantiser q4_1_quantiser = {.type = &qkv_type_q4_1,
                                                     .part = NUMBERS,
-                                                    .grid = {0, 15, NULL},
-                                                    .minimum = true,
-                                                    .emphasis = 1,
+                                                    .low = 0,
+                                                    .high = 15,
+                                                    .minimum = QKV_MINIMUM_ANY,
+                                                    .emphasis = 0.4f,
+                                                    .steps = 8,
+                                                    .reach = 1,
                                                     .write = q4_1_write};
 
 static void q4_1_quantise(void *out, const float *in, size_t n, const float *importance) {

@@ -28,8 +28,15 @@ static void q4_K_write(unsigned char *block, struct qkv_quantise_block *b) {
     for (size_t k = 0; k < NUMBERS; k += 2 * PART) type_nibbles_store(block + CODES + k / 2, b->code + k, PART);
 }
 
-static const struct qkv_quantiser q4_K_quantiser = {
-    .type = &qkv_type_q4_K, .part = PART, .grid = {0, 15, NULL}, .minimum = true, .emphasis = 1, .write = q4_K_write};
+static const struct qkv_quantiser q4_K_quantiser = {.type = &qkv_type_q4_K,
+                                                    .part = PART,
+                                                    .low = 0,
+                                                    .high = 15,
+                                                    .minimum = QKV_MINIMUM_NEGATIVE,
+                                                    .emphasis = 4,
+                                                    .steps = 16,
+                                                    .reach = 2,
+                                                    .write = q4_K_write};
 
 static void q4_K_quantise(void *out, const float *in, size_t n, const float *importance) {
     qkv_quantise(&q4_K_quantiser, out, in, n, importance);

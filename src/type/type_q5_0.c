@@ -19,8 +19,14 @@ static void q5_0_write(unsigned char *block, struct qkv_quantise_block *b) {
     type_fives_store(block + CODES, b->code);
 }
 
-static const struct qkv_quantiser q5_0_quantiser = {
-    .type = &qkv_type_q5_0, .part = NUMBERS, .grid = {-16, 15, NULL}, .emphasis = 1, .write = q5_0_write};
+static const struct qkv_quantiser q5_0_quantiser = {.type = &qkv_type_q5_0,
+                                                    .part = NUMBERS,
+                                                    .low = -16,
+                                                    .high = 15,
+                                                    .emphasis = 3,
+                                                    .steps = 8,
+                                                    .reach = 1,
+                                                    .write = q5_0_write};
 
 static void q5_0_quantise(void *out, const float *in, size_t n, const float *importance) {
     qkv_quantise(&q5_0_quantiser, out, in, n, importance);

@@ -21,9 +21,12 @@ static void q5_1_write(unsigned char *block, struct qkv_quantise_block *b) {
 
 static const struct qkv_quantiser q5_1_quantiser = {.type = &qkv_type_q5_1,
                                                     .part = NUMBERS,
-                                                    .grid = {0, 31, NULL},
-                                                    .minimum = true,
-                                                    .emphasis = 1,
+                                                    .low = 0,
+                                                    .high = 31,
+                                                    .minimum = QKV_MINIMUM_ANY,
+                                                    .emphasis = 0.4f,
+                                                    .steps = 8,
+                                                    .reach = 1,
                                                     .write = q5_1_write};
 
 static void q5_1_quantise(void *out, const float *in, size_t n, const float *importance) {

@@ -33,8 +33,15 @@ static void q5_K_write(unsigned char *block, struct qkv_quantise_block *b) {
     for (size_t k = 0; k < NUMBERS; k += 2 * PART) type_nibbles_store(block + CODES + k / 2, b->code + k, PART);
 }
 
-static const struct qkv_quantiser q5_K_quantiser = {
-    .type = &qkv_type_q5_K, .part = PART, .grid = {0, 31, NULL}, .minimum = true, .emphasis = 1, .write = q5_K_write};
+static const struct qkv_quantiser q5_K_quantiser = {.type = &qkv_type_q5_K,
+                                                    .part = PART,
+                                                    .low = 0,
+                                                    .high = 31,
+                                                    .minimum = QKV_MINIMUM_NEGATIVE,
+                                                    .emphasis = 5,
+                                                    .steps = 10,
+                                                    .reach = 1,
+                                                    .write = q5_K_write};
 
 static void q5_K_quantise(void *out, const float *in, size_t n, const float *importance) {
     qkv_quantise(&q5_K_quantiser, out, in, n, importance);

@@ -37,8 +37,15 @@ static void q6_K_write(unsigned char *block, struct qkv_quantise_block *b) {
     }
 }
 
-static const struct qkv_quantiser q6_K_quantiser = {
-    .type = &qkv_type_q6_K, .part = PART, .grid = {-32, 31, NULL}, .emphasis = 1, .scale = D, .write = q6_K_write};
+static const struct qkv_quantiser q6_K_quantiser = {.type = &qkv_type_q6_K,
+                                                    .part = PART,
+                                                    .scale = D,
+                                                    .low = -32,
+                                                    .high = 31,
+                                                    .emphasis = 1.5f,
+                                                    .steps = 8,
+                                                    .reach = 1,
+                                                    .write = q6_K_write};
 
 static void q6_K_quantise(void *out, const float *in, size_t n, const float *importance) {
     qkv_quantise(&q6_K_quantiser, out, in, n, importance);
