@@ -270,7 +270,7 @@ static void test_round_trips(void **state) {
         qkv_free(json);
         qkv_free(again);
     }
-    assert_true(versions[1] > 200 && versions[2] > 200);
+    assert_true(versions[1] > 50 && versions[2] > 50);
 }
 
 /* ---- damage ----------------------------------------------------------------------------------------------------- */

@@ -162,6 +162,7 @@ cp -r "$published/questions" squad
 mkdir ../home/models && cp -r "$published/sentences" ../home/models/all-MiniLM-L6-v2
 # The folder of a GPT-2, with a tokenizer of fewer than its 128 ids.
 cp -r "$published/gpt2" gpt2
+cp "$SOURCE/tests/golden/gguf/gpt2_11_005_usual.gguf" model.gguf
 cp gpt2/case.safetensors case.safetensors
 cp gpt2/case.safetensors llama.safetensors
 printf '%s' {a..z} {A..Z} {0..9} ' ,.?!' >letters.txt
