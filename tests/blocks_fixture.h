@@ -13,7 +13,7 @@ static inline void random_blocks(struct qkv_random *r, const struct qkv_type *ty
     float *floats = malloc((pool + 1) * sizeof *floats);
     unsigned char *bytes = malloc(blocks * type->bytes + 1);
     test_fill(r, floats, pool, 1);
-    type->from_float(bytes, floats, pool);
+    qkv_type_quantise(type, bytes, floats, pool, NULL);
     if (pool == n) memcpy(out, bytes, blocks * type->bytes);
     for (size_t i = 0; pool < n && i < n / type->block; i++)
         memcpy(out + i * type->bytes, bytes + qkv_random_below(r, blocks) * type->bytes, type->bytes);

@@ -64,7 +64,7 @@ static uint16_t written(const struct qkv_type *format, double x) {
     const float in = (float)x;
     unsigned char out[3];
     uint16_t bits;
-    format->from_float(out + 1, &in, 1);
+    qkv_type_quantise(format, out + 1, &in, 1, NULL);
     memcpy(&bits, out + 1, 2);
     return bits;
 }
@@ -159,7 +159,7 @@ static void write_folders(struct sample *s, const char *plain, const char *store
         const struct qkv_type *f = qkv_types[dtype];
         void *bytes = malloc(qkv_type_span(dtype, n));
         float *floats = malloc(n * sizeof *floats);
-        f->from_float(bytes, from->data, n);
+        qkv_type_quantise(f, bytes, from->data, n, NULL);
         f->to_float(floats, bytes, n);
         arrays[i] = arrays[count + i] = *from;
         arrays[i].data = floats;

@@ -20,7 +20,7 @@ static double error_of(const float *x, const float *got, const float *weights, b
 }
 
 static bool is_quantised(const struct qkv_type *type) {
-    return type->kind == QKV_CLASS_BLOCKS && type->quantise;
+    return type->kind == QKV_CLASS_BLOCKS && type->quantiser;
 }
 
 static void quantise(const struct qkv_type *type, const float *x, const float *importance, float *got, size_t n) {

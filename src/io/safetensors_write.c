@@ -176,7 +176,7 @@ static enum qkv_status write_converted(struct qkv_context *ctx, const struct ent
     for (size_t done = 0, n; done < count && !status; done += n) {
         n = count - done < piece ? count - done : piece;
         qkv_to_float(floats, (const unsigned char *)data + qkv_type_span(e->from->dtype, done), e->from->dtype, n);
-        e->format->from_float(bytes, floats, n);
+        qkv_type_quantise(e->format, bytes, floats, n, NULL);
         if (!safetensors_write_fits(e->format, bytes, floats, back, n))
             status =
                 qkv_fail(ctx, QKV_NUMBER,

@@ -20,7 +20,7 @@ static float quantise_store(const struct qkv_quantise_block *b, unsigned char *a
 }
 
 static size_t quantise_parts(const struct qkv_quantise_block *b, struct qkv_part *parts) {
-    const size_t count = b->quantiser->type->block / b->quantiser->part;
+    const size_t count = b->type->block / b->quantiser->part;
     for (size_t i = 0; i < count; i++) parts[i] = qkv_part_of(b, i);
     return count;
 }
@@ -209,7 +209,7 @@ void qkv_quantise_lines(struct qkv_quantise_block *b, int high, unsigned char *d
 
 /* Copies the numbers, in units of a power of two; false if one of them is not finite. */
 static bool quantise_begin(struct qkv_quantise_block *b, const float *in) {
-    const size_t n = b->quantiser->type->block;
+    const size_t n = b->type->block;
     float largest = 0;
     bool finite = true;
     for (size_t i = 0; i < n; i++) {
@@ -226,7 +226,7 @@ static bool quantise_begin(struct qkv_quantise_block *b, const float *in) {
 static void quantise_own_weights(struct qkv_quantise_block *b) {
     struct qkv_part parts[QKV_PARTS_MAX];
     struct qkv_line first[QKV_PARTS_MAX];
-    const size_t n = b->quantiser->type->block, count = n / b->quantiser->part;
+    const size_t n = b->type->block, count = n / b->quantiser->part;
     float plain = 0, weighted = 0, squares = 0;
     for (size_t i = 0; i < n; i++) b->weight[i] = 1;
     quantise_parts(b, parts);
@@ -242,7 +242,7 @@ static void quantise_own_weights(struct qkv_quantise_block *b) {
 
 /* Importance over its largest number, and a little more, so that numbers without importance are not forgotten. */
 static void quantise_weights(struct qkv_quantise_block *b, const float *importance) {
-    const size_t n = b->quantiser->type->block;
+    const size_t n = b->type->block;
     float largest = 0;
     for (size_t i = 0; i < n; i++) {
         b->weight[i] = !(importance[i] > 0) ? 0 : importance[i] < FLT_MAX ? importance[i] : FLT_MAX;
@@ -251,21 +251,19 @@ static void quantise_weights(struct qkv_quantise_block *b, const float *importan
     for (size_t i = 0; i < n; i++) b->weight[i] = (largest > 0 ? b->weight[i] / largest : 0) + 0x1p-20f;
 }
 
-void qkv_quantise(const struct qkv_quantiser *quantiser, void *out, const float *in, size_t n,
-                  const float *importance) {
-    const struct qkv_type *type = quantiser->type;
-    struct qkv_quantise_block b = {.quantiser = quantiser};
+void qkv_quantise(const struct qkv_type *type, void *out, const float *in, size_t n, const float *importance) {
+    struct qkv_quantise_block b = {.type = type, .quantiser = type->quantiser};
     unsigned char *block = out;
     for (size_t i = 0; i < n; i += type->block, block += type->bytes) {
         memset(block, 0, type->bytes);
         if (!quantise_begin(&b, in + i)) {
-            type_half_store(block + quantiser->scale, NAN);
+            type_half_store(block + b.quantiser->scale, NAN);
             continue;
         }
         if (importance)
             quantise_weights(&b, importance + i);
         else
             quantise_own_weights(&b);
-        quantiser->write(block, &b);
+        b.quantiser->write(block, &b);
     }
 }

@@ -31,7 +31,6 @@ struct qkv_quantise_block;
 
 /* How a type is quantised. */
 struct qkv_quantiser {
-    const struct qkv_type *type;
     size_t part;                     /* numbers of a part */
     size_t scale;                    /* where a block's scale is, in f16 */
     int low, high;                   /* codes mean the integers low … high */
@@ -44,15 +43,17 @@ struct qkv_quantiser {
 };
 
 struct qkv_quantise_block {
-    const struct qkv_quantiser *quantiser;
+    const struct qkv_type *type;
+    const struct qkv_quantiser *quantiser; /* of the type */
     float x[QKV_TYPE_BLOCK_MAX], weight[QKV_TYPE_BLOCK_MAX];
     float unit; /* the numbers of the block are x · unit */
     unsigned char code[QKV_TYPE_BLOCK_MAX];
 };
 
-/* Quantises n numbers, whole blocks. The scale of a block is NaN if one of its numbers is not finite. `importance` has
- * n numbers, the weights of the square errors, negative ones and NaN counting as 0; NULL: see above. */
-void qkv_quantise(const struct qkv_quantiser *quantiser, void *out, const float *in, size_t n, const float *importance);
+/* Quantises n numbers, whole blocks, with the type's quantiser. The scale of a block is NaN if one of its numbers is
+ * not finite. `importance` has n numbers, the weights of the square errors, negative ones and NaN counting as 0; NULL:
+ * see above. */
+void qkv_quantise(const struct qkv_type *type, void *out, const float *in, size_t n, const float *importance);
 
 /* A block of one part: chooses the scale, and the minimum if the type has one, stores them in f16 at `scale` and
  * `minimum`, and sets the codes. */

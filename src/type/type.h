@@ -30,9 +30,7 @@ struct qkv_type {
      * makes all numbers of its block so. */
     void (*to_float)(float *out, const void *in, size_t n);
     void (*from_float)(void *out, const float *in, size_t n);
-    /* from_float with the importance of each number, the weight of its square error (NULL: all are the same). NULL: the
-     * type has no search. */
-    void (*quantise)(void *out, const float *in, size_t n, const float *importance);
+    const struct qkv_quantiser *quantiser; /* in place of from_float: a search for the scales (quantise.h) */
 };
 enum { QKV_TYPE_BLOCK_MAX = 256 };
 

@@ -21,8 +21,7 @@ static void iq4_nl_write(unsigned char *block, struct qkv_quantise_block *b) {
     type_nibbles_store(block + CODES, b->code, NUMBERS / 2);
 }
 
-static const struct qkv_quantiser iq4_nl_quantiser = {.type = &qkv_type_iq4_nl,
-                                                      .part = NUMBERS,
+static const struct qkv_quantiser iq4_nl_quantiser = {.part = NUMBERS,
                                                       .low = -127,
                                                       .high = 113,
                                                       .values = &type_fours_values,
@@ -30,14 +29,6 @@ static const struct qkv_quantiser iq4_nl_quantiser = {.type = &qkv_type_iq4_nl,
                                                       .steps = 8,
                                                       .reach = 12,
                                                       .write = iq4_nl_write};
-
-static void iq4_nl_quantise(void *out, const float *in, size_t n, const float *importance) {
-    qkv_quantise(&iq4_nl_quantiser, out, in, n, importance);
-}
-
-static void iq4_nl_from_float(void *out, const float *in, size_t n) {
-    iq4_nl_quantise(out, in, n, NULL);
-}
 
 const struct qkv_type qkv_type_iq4_nl = {.name = "iq4_nl",
                                          .help = "4.5 bits: blocks of 32 numbers of 16 values with a scale",
@@ -48,5 +39,4 @@ const struct qkv_type qkv_type_iq4_nl = {.name = "iq4_nl",
                                          .bytes = BYTES,
                                          .weights = true,
                                          .to_float = iq4_nl_to_float,
-                                         .from_float = iq4_nl_from_float,
-                                         .quantise = iq4_nl_quantise};
+                                         .quantiser = &iq4_nl_quantiser};

@@ -35,8 +35,7 @@ static void iq4_xs_write(unsigned char *block, struct qkv_quantise_block *b) {
     }
 }
 
-static const struct qkv_quantiser iq4_xs_quantiser = {.type = &qkv_type_iq4_xs,
-                                                      .part = PART,
+static const struct qkv_quantiser iq4_xs_quantiser = {.part = PART,
                                                       .low = -127,
                                                       .high = 113,
                                                       .values = &type_fours_values,
@@ -44,14 +43,6 @@ static const struct qkv_quantiser iq4_xs_quantiser = {.type = &qkv_type_iq4_xs,
                                                       .steps = 8,
                                                       .reach = 12,
                                                       .write = iq4_xs_write};
-
-static void iq4_xs_quantise(void *out, const float *in, size_t n, const float *importance) {
-    qkv_quantise(&iq4_xs_quantiser, out, in, n, importance);
-}
-
-static void iq4_xs_from_float(void *out, const float *in, size_t n) {
-    iq4_xs_quantise(out, in, n, NULL);
-}
 
 const struct qkv_type qkv_type_iq4_xs = {.name = "iq4_xs",
                                          .help =
@@ -63,5 +54,4 @@ const struct qkv_type qkv_type_iq4_xs = {.name = "iq4_xs",
                                          .bytes = BYTES,
                                          .weights = true,
                                          .to_float = iq4_xs_to_float,
-                                         .from_float = iq4_xs_from_float,
-                                         .quantise = iq4_xs_quantise};
+                                         .quantiser = &iq4_xs_quantiser};

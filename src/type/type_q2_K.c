@@ -28,8 +28,7 @@ static void q2_K_write(unsigned char *block, struct qkv_quantise_block *b) {
         block[CODES + k / 128 * 32 + k % 32] |= (unsigned char)(b->code[k] << (k % 128 / 32 * 2));
 }
 
-static const struct qkv_quantiser q2_K_quantiser = {.type = &qkv_type_q2_K,
-                                                    .part = PART,
+static const struct qkv_quantiser q2_K_quantiser = {.part = PART,
                                                     .scale = D,
                                                     .low = 0,
                                                     .high = 3,
@@ -38,14 +37,6 @@ static const struct qkv_quantiser q2_K_quantiser = {.type = &qkv_type_q2_K,
                                                     .steps = 14,
                                                     .reach = 1.2f,
                                                     .write = q2_K_write};
-
-static void q2_K_quantise(void *out, const float *in, size_t n, const float *importance) {
-    qkv_quantise(&q2_K_quantiser, out, in, n, importance);
-}
-
-static void q2_K_from_float(void *out, const float *in, size_t n) {
-    q2_K_quantise(out, in, n, NULL);
-}
 
 const struct qkv_type qkv_type_q2_K = {
     .name = "q2_K",
@@ -57,5 +48,4 @@ const struct qkv_type qkv_type_q2_K = {
     .bytes = BYTES,
     .weights = true,
     .to_float = q2_K_to_float,
-    .from_float = q2_K_from_float,
-    .quantise = q2_K_quantise};
+    .quantiser = &q2_K_quantiser};

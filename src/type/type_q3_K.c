@@ -42,23 +42,8 @@ static void q3_K_write(unsigned char *block, struct qkv_quantise_block *b) {
     }
 }
 
-static const struct qkv_quantiser q3_K_quantiser = {.type = &qkv_type_q3_K,
-                                                    .part = PART,
-                                                    .scale = D,
-                                                    .low = -4,
-                                                    .high = 3,
-                                                    .emphasis = 2,
-                                                    .steps = 8,
-                                                    .reach = 1,
-                                                    .write = q3_K_write};
-
-static void q3_K_quantise(void *out, const float *in, size_t n, const float *importance) {
-    qkv_quantise(&q3_K_quantiser, out, in, n, importance);
-}
-
-static void q3_K_from_float(void *out, const float *in, size_t n) {
-    q3_K_quantise(out, in, n, NULL);
-}
+static const struct qkv_quantiser q3_K_quantiser = {
+    .part = PART, .scale = D, .low = -4, .high = 3, .emphasis = 2, .steps = 8, .reach = 1, .write = q3_K_write};
 
 const struct qkv_type qkv_type_q3_K = {.name = "q3_K",
                                        .help = "3.4375 bits: blocks of 256 numbers of 3 bits, in 16 parts with scales",
@@ -69,5 +54,4 @@ const struct qkv_type qkv_type_q3_K = {.name = "q3_K",
                                        .bytes = BYTES,
                                        .weights = true,
                                        .to_float = q3_K_to_float,
-                                       .from_float = q3_K_from_float,
-                                       .quantise = q3_K_quantise};
+                                       .quantiser = &q3_K_quantiser};

@@ -20,22 +20,8 @@ static void q4_0_write(unsigned char *block, struct qkv_quantise_block *b) {
     type_nibbles_store(block + CODES, b->code, NUMBERS / 2);
 }
 
-static const struct qkv_quantiser q4_0_quantiser = {.type = &qkv_type_q4_0,
-                                                    .part = NUMBERS,
-                                                    .low = -8,
-                                                    .high = 7,
-                                                    .emphasis = 3,
-                                                    .steps = 8,
-                                                    .reach = 1,
-                                                    .write = q4_0_write};
-
-static void q4_0_quantise(void *out, const float *in, size_t n, const float *importance) {
-    qkv_quantise(&q4_0_quantiser, out, in, n, importance);
-}
-
-static void q4_0_from_float(void *out, const float *in, size_t n) {
-    q4_0_quantise(out, in, n, NULL);
-}
+static const struct qkv_quantiser q4_0_quantiser = {
+    .part = NUMBERS, .low = -8, .high = 7, .emphasis = 3, .steps = 8, .reach = 1, .write = q4_0_write};
 
 const struct qkv_type qkv_type_q4_0 = {.name = "q4_0",
                                        .help = "4.5 bits: blocks of 32 numbers of 4 bits with a scale",
@@ -46,5 +32,4 @@ const struct qkv_type qkv_type_q4_0 = {.name = "q4_0",
                                        .bytes = BYTES,
                                        .weights = true,
                                        .to_float = q4_0_to_float,
-                                       .from_float = q4_0_from_float,
-                                       .quantise = q4_0_quantise};
+                                       .quantiser = &q4_0_quantiser};

@@ -20,8 +20,7 @@ static void q4_1_write(unsigned char *block, struct qkv_quantise_block *b) {
     type_nibbles_store(block + CODES, b->code, NUMBERS / 2);
 }
 
-static const struct qkv_quantiser q4_1_quantiser = {.type = &qkv_type_q4_1,
-                                                    .part = NUMBERS,
+static const struct qkv_quantiser q4_1_quantiser = {.part = NUMBERS,
                                                     .low = 0,
                                                     .high = 15,
                                                     .minimum = QKV_MINIMUM_ANY,
@@ -29,14 +28,6 @@ static const struct qkv_quantiser q4_1_quantiser = {.type = &qkv_type_q4_1,
                                                     .steps = 8,
                                                     .reach = 1,
                                                     .write = q4_1_write};
-
-static void q4_1_quantise(void *out, const float *in, size_t n, const float *importance) {
-    qkv_quantise(&q4_1_quantiser, out, in, n, importance);
-}
-
-static void q4_1_from_float(void *out, const float *in, size_t n) {
-    q4_1_quantise(out, in, n, NULL);
-}
 
 const struct qkv_type qkv_type_q4_1 = {.name = "q4_1",
                                        .help = "5 bits: blocks of 32 numbers of 4 bits with a scale and a minimum",
@@ -47,5 +38,4 @@ const struct qkv_type qkv_type_q4_1 = {.name = "q4_1",
                                        .bytes = BYTES,
                                        .weights = true,
                                        .to_float = q4_1_to_float,
-                                       .from_float = q4_1_from_float,
-                                       .quantise = q4_1_quantise};
+                                       .quantiser = &q4_1_quantiser};

@@ -28,8 +28,7 @@ static void q4_K_write(unsigned char *block, struct qkv_quantise_block *b) {
     for (size_t k = 0; k < NUMBERS; k += 2 * PART) type_nibbles_store(block + CODES + k / 2, b->code + k, PART);
 }
 
-static const struct qkv_quantiser q4_K_quantiser = {.type = &qkv_type_q4_K,
-                                                    .part = PART,
+static const struct qkv_quantiser q4_K_quantiser = {.part = PART,
                                                     .low = 0,
                                                     .high = 15,
                                                     .minimum = QKV_MINIMUM_NEGATIVE,
@@ -37,14 +36,6 @@ static const struct qkv_quantiser q4_K_quantiser = {.type = &qkv_type_q4_K,
                                                     .steps = 16,
                                                     .reach = 2,
                                                     .write = q4_K_write};
-
-static void q4_K_quantise(void *out, const float *in, size_t n, const float *importance) {
-    qkv_quantise(&q4_K_quantiser, out, in, n, importance);
-}
-
-static void q4_K_from_float(void *out, const float *in, size_t n) {
-    q4_K_quantise(out, in, n, NULL);
-}
 
 const struct qkv_type qkv_type_q4_K = {
     .name = "q4_K",
@@ -56,5 +47,4 @@ const struct qkv_type qkv_type_q4_K = {
     .bytes = BYTES,
     .weights = true,
     .to_float = q4_K_to_float,
-    .from_float = q4_K_from_float,
-    .quantise = q4_K_quantise};
+    .quantiser = &q4_K_quantiser};

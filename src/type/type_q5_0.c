@@ -19,22 +19,8 @@ static void q5_0_write(unsigned char *block, struct qkv_quantise_block *b) {
     type_fives_store(block + CODES, b->code);
 }
 
-static const struct qkv_quantiser q5_0_quantiser = {.type = &qkv_type_q5_0,
-                                                    .part = NUMBERS,
-                                                    .low = -16,
-                                                    .high = 15,
-                                                    .emphasis = 3,
-                                                    .steps = 8,
-                                                    .reach = 1,
-                                                    .write = q5_0_write};
-
-static void q5_0_quantise(void *out, const float *in, size_t n, const float *importance) {
-    qkv_quantise(&q5_0_quantiser, out, in, n, importance);
-}
-
-static void q5_0_from_float(void *out, const float *in, size_t n) {
-    q5_0_quantise(out, in, n, NULL);
-}
+static const struct qkv_quantiser q5_0_quantiser = {
+    .part = NUMBERS, .low = -16, .high = 15, .emphasis = 3, .steps = 8, .reach = 1, .write = q5_0_write};
 
 const struct qkv_type qkv_type_q5_0 = {.name = "q5_0",
                                        .help = "5.5 bits: blocks of 32 numbers of 5 bits with a scale",
@@ -45,5 +31,4 @@ const struct qkv_type qkv_type_q5_0 = {.name = "q5_0",
                                        .bytes = BYTES,
                                        .weights = true,
                                        .to_float = q5_0_to_float,
-                                       .from_float = q5_0_from_float,
-                                       .quantise = q5_0_quantise};
+                                       .quantiser = &q5_0_quantiser};

@@ -19,8 +19,7 @@ static void q5_1_write(unsigned char *block, struct qkv_quantise_block *b) {
     type_fives_store(block + CODES, b->code);
 }
 
-static const struct qkv_quantiser q5_1_quantiser = {.type = &qkv_type_q5_1,
-                                                    .part = NUMBERS,
+static const struct qkv_quantiser q5_1_quantiser = {.part = NUMBERS,
                                                     .low = 0,
                                                     .high = 31,
                                                     .minimum = QKV_MINIMUM_ANY,
@@ -28,14 +27,6 @@ static const struct qkv_quantiser q5_1_quantiser = {.type = &qkv_type_q5_1,
                                                     .steps = 8,
                                                     .reach = 1,
                                                     .write = q5_1_write};
-
-static void q5_1_quantise(void *out, const float *in, size_t n, const float *importance) {
-    qkv_quantise(&q5_1_quantiser, out, in, n, importance);
-}
-
-static void q5_1_from_float(void *out, const float *in, size_t n) {
-    q5_1_quantise(out, in, n, NULL);
-}
 
 const struct qkv_type qkv_type_q5_1 = {.name = "q5_1",
                                        .help = "6 bits: blocks of 32 numbers of 5 bits with a scale and a minimum",
@@ -46,5 +37,4 @@ const struct qkv_type qkv_type_q5_1 = {.name = "q5_1",
                                        .bytes = BYTES,
                                        .weights = true,
                                        .to_float = q5_1_to_float,
-                                       .from_float = q5_1_from_float,
-                                       .quantise = q5_1_quantise};
+                                       .quantiser = &q5_1_quantiser};

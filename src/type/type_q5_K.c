@@ -33,8 +33,7 @@ static void q5_K_write(unsigned char *block, struct qkv_quantise_block *b) {
     for (size_t k = 0; k < NUMBERS; k += 2 * PART) type_nibbles_store(block + CODES + k / 2, b->code + k, PART);
 }
 
-static const struct qkv_quantiser q5_K_quantiser = {.type = &qkv_type_q5_K,
-                                                    .part = PART,
+static const struct qkv_quantiser q5_K_quantiser = {.part = PART,
                                                     .low = 0,
                                                     .high = 31,
                                                     .minimum = QKV_MINIMUM_NEGATIVE,
@@ -42,14 +41,6 @@ static const struct qkv_quantiser q5_K_quantiser = {.type = &qkv_type_q5_K,
                                                     .steps = 10,
                                                     .reach = 1,
                                                     .write = q5_K_write};
-
-static void q5_K_quantise(void *out, const float *in, size_t n, const float *importance) {
-    qkv_quantise(&q5_K_quantiser, out, in, n, importance);
-}
-
-static void q5_K_from_float(void *out, const float *in, size_t n) {
-    q5_K_quantise(out, in, n, NULL);
-}
 
 const struct qkv_type qkv_type_q5_K = {
     .name = "q5_K",
@@ -61,5 +52,4 @@ const struct qkv_type qkv_type_q5_K = {
     .bytes = BYTES,
     .weights = true,
     .to_float = q5_K_to_float,
-    .from_float = q5_K_from_float,
-    .quantise = q5_K_quantise};
+    .quantiser = &q5_K_quantiser};

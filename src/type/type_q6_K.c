@@ -37,23 +37,8 @@ static void q6_K_write(unsigned char *block, struct qkv_quantise_block *b) {
     }
 }
 
-static const struct qkv_quantiser q6_K_quantiser = {.type = &qkv_type_q6_K,
-                                                    .part = PART,
-                                                    .scale = D,
-                                                    .low = -32,
-                                                    .high = 31,
-                                                    .emphasis = 1.5f,
-                                                    .steps = 8,
-                                                    .reach = 1,
-                                                    .write = q6_K_write};
-
-static void q6_K_quantise(void *out, const float *in, size_t n, const float *importance) {
-    qkv_quantise(&q6_K_quantiser, out, in, n, importance);
-}
-
-static void q6_K_from_float(void *out, const float *in, size_t n) {
-    q6_K_quantise(out, in, n, NULL);
-}
+static const struct qkv_quantiser q6_K_quantiser = {
+    .part = PART, .scale = D, .low = -32, .high = 31, .emphasis = 1.5f, .steps = 8, .reach = 1, .write = q6_K_write};
 
 const struct qkv_type qkv_type_q6_K = {.name = "q6_K",
                                        .help = "6.5625 bits: blocks of 256 numbers of 6 bits, in 16 parts with scales",
@@ -64,5 +49,4 @@ const struct qkv_type qkv_type_q6_K = {.name = "q6_K",
                                        .bytes = BYTES,
                                        .weights = true,
                                        .to_float = q6_K_to_float,
-                                       .from_float = q6_K_from_float,
-                                       .quantise = q6_K_quantise};
+                                       .quantiser = &q6_K_quantiser};

@@ -1,5 +1,5 @@
 /* types: the table of types. */
-#include "type/type.h"
+#include "type/quantise.h"
 
 #include <string.h>
 
@@ -46,12 +46,12 @@ void qkv_to_float(float *out, const void *in, enum qkv_dtype dtype, size_t n) {
 }
 
 void qkv_from_float(void *out, const float *in, enum qkv_dtype dtype, size_t n) {
-    if ((size_t)dtype < QKV_DTYPE_COUNT) qkv_types[dtype]->from_float(out, in, n);
+    if ((size_t)dtype < QKV_DTYPE_COUNT) qkv_type_quantise(qkv_types[dtype], out, in, n, NULL);
 }
 
 void qkv_type_quantise(const struct qkv_type *type, void *out, const float *in, size_t n, const float *importance) {
-    if (importance && type->quantise)
-        type->quantise(out, in, n, importance);
+    if (type->quantiser)
+        qkv_quantise(type, out, in, n, importance);
     else
         type->from_float(out, in, n);
 }

@@ -165,25 +165,19 @@ enum { LANES = 16, PARTS = LANES / W };
 QKV_PARTS(vf, float, vf_set(0.0f))
 QKV_PARTS(vd, double, vd_zero())
 
-/* Lane r is vf_sum(x[r]), or vf_largest(x[r]), of W vectors; x is overwritten. */
-QKV_INLINE vf vf_sum_each(vf x[W]) {
-    vf_transpose(x);
-    QKV_UNROLL_LOOP
-    for (size_t half = W / 2; half; half /= 2) {
-        QKV_UNROLL_LOOP
-        for (size_t i = 0; i < half; i++) x[i] = vf_add(x[i], x[i + half]);
+/* name(x): lane r is vf_sum(x[r]), or vf_largest(x[r]), of W vectors; x is overwritten. */
+#define QKV_FOLD_EACH(name, combine)                                                                                   \
+    QKV_INLINE vf name(vf x[W]) {                                                                                      \
+        vf_transpose(x);                                                                                               \
+        QKV_UNROLL_LOOP                                                                                                \
+        for (size_t half = W / 2; half; half /= 2) {                                                                   \
+            QKV_UNROLL_LOOP                                                                                            \
+            for (size_t i = 0; i < half; i++) x[i] = combine(x[i], x[i + half]);                                       \
+        }                                                                                                              \
+        return x[0];                                                                                                   \
     }
-    return x[0];
-}
-QKV_INLINE vf vf_largest_each(vf x[W]) {
-    vf_transpose(x);
-    QKV_UNROLL_LOOP
-    for (size_t half = W / 2; half; half /= 2) {
-        QKV_UNROLL_LOOP
-        for (size_t i = 0; i < half; i++) x[i] = vf_max(x[i], x[i + half]);
-    }
-    return x[0];
-}
+QKV_FOLD_EACH(vf_sum_each, vf_add)
+QKV_FOLD_EACH(vf_largest_each, vf_max)
 
 #if !defined(QKV_HAS_ANY_ADDRESS)
 /* W words at any address: those of vf_load are aligned as floats. */
