@@ -1,19 +1,10 @@
 /* q4_0: blocks of 32 numbers of 4 bits with a scale in f16, 18 bytes: x = d · (code − 8). */
 #include "type/quantise.h"
-#include "type/type_nibbles.h"
+#include "type/type_unpack.h"
 
 enum { NUMBERS = 32, CODES = 2, BYTES = CODES + NUMBERS / 2 };
 
-static void q4_0_to_float(float *out, const void *in, size_t n) {
-    const unsigned char *block = in;
-    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
-        const float d = type_half_load(block);
-        for (size_t k = 0; k < NUMBERS / 2; k++) {
-            out[i + k] = d * (float)((block[CODES + k] & 15) - 8);
-            out[i + k + NUMBERS / 2] = d * (float)((block[CODES + k] >> 4) - 8);
-        }
-    }
-}
+TYPE_UNPACK_LOOP(q4_0, NUMBERS, BYTES)
 
 static void q4_0_write(unsigned char *block, struct qkv_quantise_block *b) {
     qkv_quantise_part(b, block, NULL);

@@ -1,25 +1,12 @@
 /* q4_K: blocks of 256 numbers of 4 bits in 8 parts of 32, 144 bytes: d and dmin in f16, scales and minimums of 6 bits
  * (type_nibbles.h), and the codes, of two parts at a time: x = d · scale · code − dmin · minimum. */
 #include "type/quantise.h"
-#include "type/type_nibbles.h"
+#include "type/type_unpack.h"
 
-enum { NUMBERS = 256, PARTS = 8, PART = NUMBERS / PARTS, DMIN = 2, SIXES = 4, CODES = SIXES + TYPE_SIXES };
+enum { NUMBERS = 256, PARTS = 8, PART = NUMBERS / PARTS, DMIN = 2, SIXES = TYPE_Q4_K_SIXES, CODES = TYPE_Q4_K_CODES };
 enum { BYTES = CODES + NUMBERS / 2 };
 
-static void q4_K_to_float(float *out, const void *in, size_t n) {
-    const unsigned char *block = in;
-    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
-        const float d = type_half_load(block), dmin = type_half_load(block + DMIN);
-        unsigned scales[PARTS], minimums[PARTS];
-        float *part = out + i;
-        type_sixes_load(block + SIXES, scales, minimums);
-        for (size_t p = 0; p < PARTS; p++, part += PART) {
-            const unsigned char *codes = block + CODES + p / 2 * PART;
-            const float scale = d * (float)scales[p], minimum = dmin * (float)minimums[p];
-            for (size_t k = 0; k < PART; k++) part[k] = scale * (float)(codes[k] >> (p % 2 * 4) & 15) - minimum;
-        }
-    }
-}
+TYPE_UNPACK_LOOP(q4_K, NUMBERS, BYTES)
 
 static void q4_K_write(unsigned char *block, struct qkv_quantise_block *b) {
     int scales[PARTS], minimums[PARTS];

@@ -2,28 +2,12 @@
  * bits (type_nibbles.h), the fifth bits, and the other bits as in q4_K. Bit p of byte k of the fifth bits is that of
  * number k of part p. x = d · scale · code − dmin · minimum. */
 #include "type/quantise.h"
-#include "type/type_nibbles.h"
+#include "type/type_unpack.h"
 
-enum { NUMBERS = 256, PARTS = 8, PART = NUMBERS / PARTS, DMIN = 2, SIXES = 4, FIFTH = SIXES + TYPE_SIXES };
-enum { CODES = FIFTH + PART, BYTES = CODES + NUMBERS / 2 };
+enum { NUMBERS = 256, PARTS = 8, PART = NUMBERS / PARTS, DMIN = 2, SIXES = 4, FIFTH = TYPE_Q5_K_FIFTH };
+enum { CODES = TYPE_Q5_K_CODES, BYTES = CODES + NUMBERS / 2 };
 
-static void q5_K_to_float(float *out, const void *in, size_t n) {
-    const unsigned char *block = in;
-    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
-        const float d = type_half_load(block), dmin = type_half_load(block + DMIN);
-        unsigned scales[PARTS], minimums[PARTS];
-        float *part = out + i;
-        type_sixes_load(block + SIXES, scales, minimums);
-        for (size_t p = 0; p < PARTS; p++, part += PART) {
-            const unsigned char *codes = block + CODES + p / 2 * PART, *fifth = block + FIFTH;
-            const float scale = d * (float)scales[p], minimum = dmin * (float)minimums[p];
-            for (size_t k = 0; k < PART; k++) {
-                const int code = (codes[k] >> (p % 2 * 4) & 15) | (fifth[k] >> p & 1) << 4;
-                part[k] = scale * (float)code - minimum;
-            }
-        }
-    }
-}
+TYPE_UNPACK_LOOP(q5_K, NUMBERS, BYTES)
 
 static void q5_K_write(unsigned char *block, struct qkv_quantise_block *b) {
     int scales[PARTS], minimums[PARTS];

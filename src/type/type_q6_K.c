@@ -3,28 +3,12 @@
  * four runs of 32. Byte l + 32 · (run % 2) of 64 has the lower bits of number l of a run, in its lower half if the run
  * is 0 or 1, else in its upper half; bits 2 · run and 2 · run + 1 of byte l of 32 are the upper bits. */
 #include "type/quantise.h"
-#include "type/type_half.h"
+#include "type/type_unpack.h"
 
-enum { NUMBERS = 256, PARTS = 16, PART = NUMBERS / PARTS, HIGH = NUMBERS / 2, SCALES = HIGH + NUMBERS / 4 };
-enum { D = SCALES + PARTS, BYTES = D + 2 };
+enum { NUMBERS = 256, PARTS = 16, PART = NUMBERS / PARTS, HIGH = TYPE_Q6_K_HIGH, SCALES = TYPE_Q6_K_SCALES };
+enum { D = TYPE_Q6_K_D, BYTES = D + 2 };
 
-static void q6_K_to_float(float *out, const void *in, size_t n) {
-    const unsigned char *block = in;
-    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
-        const float d = type_half_load(block + D);
-        float *part = out + i;
-        for (size_t p = 0; p < PARTS; p++, part += PART) {
-            const size_t run = p % 8 / 2, from = p % 2 * PART;
-            const unsigned char *low = block + p / 8 * 64 + run % 2 * 32 + from,
-                                *high = block + HIGH + p / 8 * 32 + from;
-            const float scale = d * (float)(signed char)block[SCALES + p];
-            for (size_t k = 0; k < PART; k++) {
-                const int code = (low[k] >> (run / 2 * 4) & 15) | (high[k] >> (run * 2) & 3) << 4;
-                part[k] = scale * (float)(code - 32);
-            }
-        }
-    }
-}
+TYPE_UNPACK_LOOP(q6_K, NUMBERS, BYTES)
 
 static void q6_K_write(unsigned char *block, struct qkv_quantise_block *b) {
     int scales[PARTS];

@@ -1,17 +1,11 @@
 /* q8_0: blocks of 32 numbers of 8 bits with a scale in f16, 34 bytes: x = d · q. */
-#include "type/type_half.h"
+#include "type/type_unpack.h"
 
 #include <math.h>
 
 enum { NUMBERS = 32, BYTES = 2 + NUMBERS };
 
-static void q8_0_to_float(float *out, const void *in, size_t n) {
-    const unsigned char *block = in;
-    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
-        const float d = type_half_load(block);
-        for (size_t k = 0; k < NUMBERS; k++) out[i + k] = d * (float)(signed char)block[2 + k];
-    }
-}
+TYPE_UNPACK_LOOP(q8_0, NUMBERS, BYTES)
 
 /* The scale is the largest magnitude over 127, and numbers are rounded before it is, halves away from 0: every program
  * that writes this type writes these bytes. */
