@@ -90,7 +90,7 @@ static struct bf16_data bf16_data(struct qkv_context *ctx, struct qkv_random *ra
     guarded_free(start, cells + 1, "nothing");
     d.bias = random_floats(random, s->N, 1);
     size_t bytes;
-    if (s->packed && qkv_bf16_packed_bytes(ctx, s->K, s->N, &bytes)) {
+    if (s->packed && qkv_bf16_packed_bytes(ctx, NULL, s->K, s->N, &bytes)) {
         d.packed = guarded_new(bytes / 4);
         qkv_bf16_pack(ctx, d.packed, d.b, (struct qkv_stored_operand){0}, s->K, s->N);
     }
@@ -112,7 +112,8 @@ static void bf16_data_free(struct qkv_context *ctx, struct bf16_data *d) {
     guarded_free(d->b_floats, d->b_count, "bf16");
     guarded_free(d->c, d->c_floats, "bf16");
     guarded_free(d->bias, s->N, "bf16 into the bias");
-    if (d->packed && qkv_bf16_packed_bytes(ctx, s->K, s->N, &bytes)) guarded_free(d->packed, bytes / 4, "bf16 panels");
+    if (d->packed && qkv_bf16_packed_bytes(ctx, NULL, s->K, s->N, &bytes))
+        guarded_free(d->packed, bytes / 4, "bf16 panels");
 }
 
 static void bf16_check(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random,

@@ -13,7 +13,7 @@
 static inline bool is_as_fp32(enum qkv_dtype dtype) {
     const struct qkv_product *row;
     for (size_t i = 0; (row = qkv_product_at(i)); i++)
-        if (row->weight == (int)dtype && row->promise != QKV_AS_FP32) return false;
+        if (row->serves && row->serves(dtype) && row->promise != QKV_AS_FP32) return false;
     return true;
 }
 

@@ -9,7 +9,7 @@
 enum { C_GAP = 5, OUT_GAP = 3 };
 
 struct shape {
-    size_t M, N, K; /* K: whole blocks of every type */
+    size_t M, N, K; /* K: whole blocks of x */
 };
 
 /* Operands, and the results with and without the epilogue: rows with gaps, which must stay as they are. */
@@ -41,7 +41,8 @@ static void *random_numbers(const struct qkv_context *ctx, struct qkv_random *r,
 
 static struct operands operands(struct qkv_context *ctx, struct qkv_random *r, const struct qkv_product *row,
                                 enum qkv_dtype dtype, const struct shape *s) {
-    const enum qkv_dtype weight = row->weight < 0 ? QKV_F32 : (enum qkv_dtype)row->weight;
+    enum qkv_dtype weight = QKV_F32;
+    while (row->serves && !row->serves(weight)) weight = (enum qkv_dtype)qkv_random_below(r, QKV_DTYPE_COUNT);
     struct operands o = {.shape = *s, .row = row, .dtype = dtype, .ldc = s->N + C_GAP, .ld = s->N + OUT_GAP};
     const size_t c = s->M * o.ldc, out = s->M * o.ld;
     o.x = random_numbers(ctx, r, row->form, row, s->M * s->K, 1);
@@ -53,10 +54,11 @@ static struct operands operands(struct qkv_context *ctx, struct qkv_random *r, c
     o.stored_c = malloc(c * sizeof(float)), o.stored_out = malloc(out * sizeof(float));
     size_t bytes;
     if (row->pack && s->M % 2) {
-        assert_true(row->packed_bytes(ctx, s->K, s->N, &bytes));
+        const struct qkv_stored stored = {.parts = &o.part, .count = 1, .columns = s->K};
+        const struct qkv_stored_operand own = {.weights = row->serves ? &stored : NULL, .transposed = true};
+        assert_true(row->packed_bytes(ctx, &stored, s->K, s->N, &bytes));
         o.packed = malloc(bytes);
-        row->pack(ctx, o.packed, (struct qkv_operand){o.w, QKV_F32, 1, s->K}, (struct qkv_stored_operand){0}, s->K,
-                  s->N);
+        row->pack(ctx, o.packed, (struct qkv_operand){o.w, QKV_F32, 1, s->K}, own, s->K, s->N);
     }
     return o;
 }
@@ -82,7 +84,7 @@ static void multiply(struct qkv_context *ctx, struct operands *o, const struct q
                                     .N = s->N,
                                     .K = s->K,
                                     .epilogue = *epilogue};
-    if (o->row->weight >= 0) call.stored = (struct qkv_stored_operand){.weights = &o->stored, .transposed = true};
+    if (o->row->serves) call.stored = (struct qkv_stored_operand){.weights = &o->stored, .transposed = true};
     for (size_t i = 0; i < s->M * o->ldc; i++) c[i] = 77;
     for (size_t i = 0; i < s->M * o->ld; i++) o->out[i] = 77;
     qkv_from_float(o->stored_c, c, o->dtype, s->M * o->ldc);
@@ -194,9 +196,11 @@ static void every_product_computes_every_epilogue(void **state) {
                     .size = sizeof options, .threads = s / 2 % 2 ? 3 : 1, .isa = isa};
                 struct qkv_random r = test_random(40 + s);
                 struct qkv_context *ctx;
-                if (dtype != QKV_F32 && row->activation != dtype) continue;
+                if (dtype != QKV_F32 && row->activation != dtype && !row->serves) continue;
+                struct shape shape = shapes[s / 4];
+                shape.K = qkv_round_up(shape.K, qkv_types[row->form]->block);
                 assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
-                struct operands o = operands(ctx, &r, row, dtype, &shapes[s / 4]);
+                struct operands o = operands(ctx, &r, row, dtype, &shape);
                 check_kinds(ctx, &o, &ffn);
                 operands_free(&o);
                 qkv_context_free(ctx);

@@ -39,7 +39,7 @@ static void every_pattern_of_16_bits_reads_as_its_definition_says(void **state) 
     static float out[65536], own[65536];
     for (size_t h = 0; h < TEST_COUNT(halves); h++) {
         for (uint32_t i = 0; i < 65536; i++) memcpy(bytes + 1 + 2 * i, &(uint16_t){(uint16_t)i}, 2);
-        halves[h].format->to_float(out, bytes + 1, 65536);
+        qkv_type_floats(halves[h].format, out, bytes + 1, 65536);
         for (uint32_t i = 0; i < 65536; i++)
             if (!same_number((double)out[i], value_of((uint16_t)i, halves[h].fraction_bits)))
                 fail_msg("%s %04x is %g", halves[h].format->name, i, (double)out[i]);
@@ -160,7 +160,7 @@ static void write_folders(struct sample *s, const char *plain, const char *store
         void *bytes = malloc(qkv_type_span(dtype, n));
         float *floats = malloc(n * sizeof *floats);
         qkv_type_quantise(f, bytes, from->data, n, NULL);
-        f->to_float(floats, bytes, n);
+        qkv_type_floats(f, floats, bytes, n);
         arrays[i] = arrays[count + i] = *from;
         arrays[i].data = floats;
         arrays[count + i].data = bytes;

@@ -20,15 +20,14 @@ static void every_row_says_what_it_is(void **state) {
     for (size_t i = 0; (row = qkv_product_at(i)); i++) {
         assert_true(row->name && *row->name && row->help && *row->help && row->multiply && row->native);
         assert_int_equal(!row->pack, !row->packed_bytes);
-        assert_true(row->precision >= 0 ? row->weight < 0 && row->sum && row->carries : row->weight >= 0);
+        assert_true(row->precision >= 0 ? !row->serves && row->sum && row->carries : row->serves != NULL);
         assert_true(row->activation == QKV_F32 || row->activation == QKV_BF16);
         assert_true(row->form == QKV_F32 || row->round);
-        assert_true(row->promise == QKV_AS_FP32 || row->weight >= 0);
+        assert_true(row->promise == QKV_AS_FP32 || row->serves);
         for (size_t j = 0; j < i; j++) {
             other = qkv_product_at(j);
             assert_string_not_equal(row->name, other->name);
             assert_true(row->precision < 0 || row->precision != other->precision);
-            assert_true(row->weight < 0 || row->weight != other->weight);
         }
         if (row->precision >= 0) assert_ptr_equal(qkv_product_of_precision((enum qkv_precision)row->precision), row);
     }
@@ -43,7 +42,7 @@ static void weights_get_the_row_of_their_type(void **state) {
         const struct qkv_stored stored = {.parts = &part, .count = 1, .columns = QKV_TYPE_BLOCK_MAX};
         const struct qkv_product *chosen = qkv_product_choose(&qkv_product_f32, &stored), *row, *own = NULL;
         for (size_t i = 0; (row = qkv_product_at(i)); i++)
-            if (row->weight == type) own = row;
+            if (row->serves && row->serves((enum qkv_dtype)type) && !own) own = row;
         assert_ptr_equal(chosen, own ? own : &qkv_product_f32);
         const struct qkv_stored_part mixed[] = {part, {.dtype = type == QKV_F32 ? QKV_BF16 : QKV_F32, .rows = 1}};
         const struct qkv_stored both = {.parts = mixed, .count = 2, .columns = QKV_TYPE_BLOCK_MAX};
@@ -54,54 +53,85 @@ static void weights_get_the_row_of_their_type(void **state) {
 
 /* ---- bits -------------------------------------------------------------------------------------------------------- */
 
-struct numbers { /* x (M,K) in the form of a row, w (N,K) in its type */
+enum { PARTS = 3 };
+struct numbers { /* x (M,K) in the form of a row, w (N,K) in types that it serves, in parts */
     size_t M, N, K;
     float *x, *w;
-    void *form, *stored;
+    void *form;
+    struct qkv_stored stored;
+    struct qkv_stored_part part[PARTS];
 };
+
+/* A type that a row serves. */
+static enum qkv_dtype random_weight(struct qkv_random *r, const struct qkv_product *row) {
+    enum qkv_dtype type = QKV_F32;
+    do type = row->serves ? (enum qkv_dtype)qkv_random_below(r, QKV_DTYPE_COUNT) : QKV_F32;
+    while (row->serves && !row->serves(type));
+    return type;
+}
 
 static struct numbers random_numbers(const struct qkv_context *ctx, struct qkv_random *r,
                                      const struct qkv_product *row) {
-    const enum qkv_dtype weight = row->weight < 0 ? QKV_F32 : (enum qkv_dtype)row->weight;
-    const size_t block = qkv_max(qkv_types[weight]->block, qkv_types[row->form]->block);
-    struct numbers n = {
-        .M = test_between(r, 1, 40), .N = test_between(r, 1, 70), .K = block * test_between(r, 1, block > 1 ? 6 : 300)};
+    const size_t block = qkv_types[row->form]->block, most = qkv_random_below(r, 4) ? 40 : 300;
+    struct numbers n = {.M = test_between(r, 1, most),
+                        .N = test_between(r, 1, 70),
+                        .K = block * test_between(r, 1, block > 1 ? 6 : 300)};
     n.x = malloc(n.M * n.K * sizeof *n.x), n.w = malloc(n.N * n.K * sizeof *n.w);
-    n.form = malloc(qkv_type_span(row->form, n.M * n.K)), n.stored = malloc(qkv_type_span(weight, n.N * n.K));
+    n.form = malloc(qkv_type_span(row->form, n.M * n.K));
     test_fill(r, n.x, n.M * n.K, 1);
     test_fill(r, n.w, n.N * n.K, 1);
     if (row->round)
         row->round(ctx, n.form, n.x, n.M * n.K);
     else
         memcpy(n.form, n.x, n.M * n.K * sizeof *n.x);
-    qkv_from_float(n.stored, n.w, weight, n.N * n.K);
     qkv_to_float(n.x, n.form, row->form, n.M * n.K);
-    qkv_to_float(n.w, n.stored, weight, n.N * n.K);
+    n.stored.columns = n.K;
+    for (size_t first = 0, rows; first < n.N; first += rows) {
+        const size_t i = n.stored.count++;
+        const enum qkv_dtype weight = random_weight(r, row);
+        void *bytes = malloc(qkv_type_span(weight, n.N * n.K));
+        rows = row->serves && i + 1 < PARTS ? test_between(r, 1, n.N - first) : n.N - first;
+        qkv_from_float(bytes, n.w + first * n.K, weight, rows * n.K);
+        qkv_to_float(n.w + first * n.K, bytes, weight, rows * n.K);
+        n.part[i] = (struct qkv_stored_part){weight, bytes, rows};
+    }
     return n;
 }
 
 static void numbers_free(struct numbers *n) {
-    free(n->x), free(n->w), free(n->form), free(n->stored);
+    for (size_t i = 0; i < n->stored.count; i++) free((void *)(uintptr_t)n->part[i].data);
+    free(n->x), free(n->w), free(n->form);
 }
 
-/* Rows [first, first + M) of x times wᵀ. */
+/* Rows [first, first + M) of x times wᵀ. Products of blocks that pack weights multiply packed ones too. */
 static void multiply(struct qkv_context *ctx, const struct qkv_product *row, const struct numbers *n, size_t first,
                      size_t M, float *c) {
     struct qkv_arena scratch;
-    const struct qkv_stored_part part = {row->weight < 0 ? QKV_F32 : (enum qkv_dtype)row->weight, n->stored, n->N};
-    const struct qkv_stored stored = {.parts = &part, .count = 1, .columns = n->K};
+    struct qkv_stored stored = n->stored;
+    stored.parts = n->part;
     const char *x = (const char *)n->form + qkv_type_span(row->form, first * n->K);
-    const struct qkv_product_call call = {.c = c,
-                                          .dtype = QKV_F32,
-                                          .ldc = n->N,
-                                          .a = {x, row->form, n->K, 1},
-                                          .b = {NULL, QKV_F32, 1, n->K},
-                                          .stored = {.weights = &stored, .transposed = true},
-                                          .M = M,
-                                          .N = n->N,
-                                          .K = n->K};
+    struct qkv_product_call call = {.c = c,
+                                    .dtype = QKV_F32,
+                                    .ldc = n->N,
+                                    .a = {x, row->form, n->K, 1},
+                                    .b = {NULL, QKV_F32, 1, n->K},
+                                    .stored = {.weights = &stored, .transposed = true},
+                                    .M = M,
+                                    .N = n->N,
+                                    .K = n->K};
     assert_ok(ctx, qkv_arena_create(ctx, &scratch, (size_t)16 << 20, "a product"));
     assert_ok(ctx, row->multiply(ctx, &scratch, &call));
+    if (row->promise == QKV_EXACT_BLOCKS && row->pack) {
+        size_t bytes;
+        float *again = malloc(M * n->N * sizeof *again);
+        assert_true(row->packed_bytes(ctx, &stored, n->K, n->N, &bytes));
+        void *packed = malloc(bytes);
+        row->pack(ctx, packed, call.b, call.stored, n->K, n->N);
+        call.packed = packed, call.c = again;
+        assert_ok(ctx, row->multiply(ctx, &scratch, &call));
+        assert_memory_equal(again, c, M * n->N * sizeof *c);
+        free(packed), free(again);
+    }
     qkv_arena_free(&scratch);
 }
 
@@ -116,6 +146,48 @@ static void check_exact(const struct numbers *n, const float *c, const char *isa
         if (fabs((double)c[i] - sum) > size * (double)(n->K / 32 + 8) * 0x1p-23)
             fail_msg("%s: (%zu,%zu) of %zu x %zu x %zu is %.9g, not %.9g", isa, i / n->N, i % n->N, n->M, n->N, n->K,
                      (double)c[i], sum);
+    }
+}
+
+/* One output in the order of sums that isa/codes.h writes down. */
+static float codes_sum(const struct numbers *n, const struct qkv_product *row, size_t m, const struct qkv_type *type,
+                       const unsigned char *w) {
+    const size_t form_block = qkv_types[row->form]->block, form_bytes = qkv_types[row->form]->bytes;
+    const unsigned char *x = (const unsigned char *)n->form + m * n->K / form_block * form_bytes;
+    float sum = 0;
+    for (size_t k = 0; k < n->K; k += type->block, w += type->bytes) {
+        struct qkv_codes codes = {0};
+        float x_scale, scale, minimum;
+        type->codes->read(&codes, w);
+        qkv_to_float(&scale, &codes.scale, QKV_F16, 1);
+        qkv_to_float(&minimum, &codes.minimum, QKV_F16, 1);
+        const unsigned char *block = x + k / form_block * form_bytes;
+        memcpy(&x_scale, block, sizeof x_scale);
+        const signed char *code = (const signed char *)block + form_bytes - form_block + k % form_block;
+        int total = 0, less = 0;
+        for (size_t i = 0; i < type->block; i++) {
+            total += codes.scales[i / type->codes->part] * codes.code[i] * code[i];
+            less += codes.minimums[i / type->codes->part] * code[i];
+        }
+        sum = fmaf(scale * x_scale, (float)total, sum);
+        if (type->codes->minimum) sum = fmaf(-(minimum * x_scale), (float)less, sum);
+    }
+    return sum;
+}
+
+static void check_order(const struct numbers *n, const struct qkv_product *row, const float *c, const char *isa) {
+    for (size_t m = 0; m < n->M; m++) {
+        for (size_t i = 0, j = 0; i < n->stored.count; i++) {
+            const struct qkv_type *type = qkv_types[n->part[i].dtype];
+            const unsigned char *w = n->part[i].data;
+            for (size_t k = 0; type->codes && k < n->part[i].rows; k++, w += n->K / type->block * type->bytes) {
+                const float expected = codes_sum(n, row, m, type, w), got = c[m * n->N + j + k];
+                if (memcmp(&expected, &got, sizeof got))
+                    fail_msg("%s, %s: (%zu,%zu) of %zu x %zu x %zu is %a, not %a", isa, type->name, m, j + k, n->M,
+                             n->N, n->K, (double)got, (double)expected);
+            }
+            j += n->part[i].rows;
+        }
     }
 }
 
@@ -149,6 +221,7 @@ static void check_bits(const struct qkv_product *row, struct qkv_random *r) {
         struct qkv_context *ctx = context(isa, 1);
         if (!t || row->promise == QKV_AS_FP32) multiply(ctx, row, &n, 0, n.M, expected);
         if (row->promise == QKV_EXACT_BLOCKS) check_exact(&n, expected, isa);
+        if (!t) check_order(&n, row, expected, isa);
         qkv_context_free(ctx);
         check_table(row, &n, r, isa, expected);
     }
@@ -161,7 +234,7 @@ static void a_row_has_its_bits_alone_and_at_any_number_of_threads(void **state) 
     struct qkv_random r = test_random(7);
     const struct qkv_product *row;
     for (size_t i = 0; (row = qkv_product_at(i)); i++)
-        for (size_t k = 0; k < 12; k++) check_bits(row, &r);
+        for (size_t k = 0; k < (row->serves ? 24 : 12); k++) check_bits(row, &r);
 }
 
 /* ---- forms ------------------------------------------------------------------------------------------------------- */
@@ -214,7 +287,7 @@ static void products_share_the_form_of_what_they_read(void **state) {
     (void)state;
     const struct qkv_product *row;
     for (size_t i = 0; (row = qkv_product_at(i)); i++)
-        if (row->weight < 0) check_forms(row);
+        if (!row->serves) check_forms(row);
 }
 
 /* A router reads activations in bf16 as fp32: widened once, for forward and for backward. */

@@ -24,7 +24,7 @@ static struct matrix random_matrix(struct qkv_random *r, size_t rows, size_t col
         float *floats = m.floats + done * columns;
         m.bytes[i] = malloc(some * columns * f->bytes + 1);
         random_blocks(r, f, m.bytes[i] + 1, some * columns);
-        f->to_float(floats, m.bytes[i] + 1, some * columns);
+        qkv_type_floats(f, floats, m.bytes[i] + 1, some * columns);
         m.parts[i] = (struct qkv_stored_part){.dtype = dtype, .data = m.bytes[i] + 1, .rows = some};
         done += some;
     }
@@ -84,7 +84,7 @@ static void check_product(struct qkv_context *ctx, struct qkv_arena *scratch, st
                                         .bias = biased ? bias : NULL};
         size_t bytes;
         if (product->pack && M % 2) {
-            assert_true(product->packed_bytes(ctx, K, N, &bytes));
+            assert_true(product->packed_bytes(ctx, NULL, K, N, &bytes));
             void *packed = qkv_arena_take(scratch, bytes, 1);
             product->pack(ctx, packed, call.b, stored[i], K, N);
             call.packed = packed;
@@ -139,7 +139,7 @@ static void turned_pack(struct qkv_context *ctx, struct qkv_arena *scratch, stru
     uint16_t *halves = qkv_arena_take(scratch, t->K * t->N, sizeof *halves);
     size_t bytes;
     qkv_bf16_round(ctx, halves, t->b.data, t->K * t->N);
-    assert_true(qkv_bf16_packed_bytes(ctx, t->N, t->K, &bytes));
+    assert_true(qkv_bf16_packed_bytes(ctx, NULL, t->N, t->K, &bytes));
     for (size_t i = 0; i < 2; i++) {
         const struct qkv_operand other = {i ? (const void *)halves : t->b.data, i ? QKV_BF16 : QKV_F32, 1, t->N};
         t->packed[i] = qkv_arena_take(scratch, bytes, 1);
@@ -155,7 +155,7 @@ static void turned_multiply(struct qkv_context *ctx, struct qkv_arena *scratch, 
     size_t bytes;
     if (form) call.stored.turned = t->packed[form % 2], call.b.data = NULL;
     if (form > 2) {
-        assert_true(qkv_bf16_packed_bytes(ctx, t->K, t->N, &bytes));
+        assert_true(qkv_bf16_packed_bytes(ctx, NULL, t->K, t->N, &bytes));
         void *packed = qkv_arena_take(scratch, bytes, 1);
         qkv_bf16_pack(ctx, packed, call.b, call.stored, t->K, t->N);
         call.stored.turned = NULL;

@@ -56,7 +56,7 @@ static const struct qkv_type *counted;
 
 static void count_blocks(float *out, const void *in, size_t n) {
     __atomic_fetch_add(&converted, n / counted->block, __ATOMIC_RELAXED);
-    counted->to_float(out, in, n);
+    qkv_type_floats(counted, out, in, n);
 }
 
 static void check_spec(const char *spec, enum qkv_dtype dtype, const char *isa, enum qkv_precision precision) {

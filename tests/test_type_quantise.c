@@ -26,7 +26,7 @@ static bool is_quantised(const struct qkv_type *type) {
 static void quantise(const struct qkv_type *type, const float *x, const float *importance, float *got, size_t n) {
     unsigned char *bytes = malloc(n / type->block * type->bytes + 1);
     qkv_type_quantise(type, bytes + 1, x, n, importance); /* unaligned */
-    type->to_float(got, bytes + 1, n);
+    qkv_type_floats(type, got, bytes + 1, n);
     free(bytes);
 }
 

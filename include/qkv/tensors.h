@@ -37,7 +37,9 @@ extern "C" {
     X(Q5_K, q5_K)                                                                                                      \
     X(Q6_K, q6_K)                                                                                                      \
     X(IQ4_NL, iq4_nl)                                                                                                  \
-    X(IQ4_XS, iq4_xs)
+    X(IQ4_XS, iq4_xs)                                                                                                  \
+    X(I8_32, i8_32)                                                                                                    \
+    X(I8_256, i8_256)
 #define QKV_TYPE_NUMBER(number, name) QKV_##number,
 enum qkv_dtype { QKV_TYPE_LIST(QKV_TYPE_NUMBER) QKV_DTYPE_COUNT };
 #undef QKV_TYPE_NUMBER

@@ -110,7 +110,7 @@ static bool make_operands(struct work *w, enum qkv_dtype dtype, bool many_b, boo
 static size_t panel_bytes(const struct work *w) {
     size_t bytes;
     const struct qkv_bench_product *p = &w->product;
-    return p->bf16 && p->weights && qkv_bf16_packed_bytes(w->ctx, p->K, p->N, &bytes) ? bytes : 0;
+    return p->bf16 && p->weights && qkv_bf16_packed_bytes(w->ctx, NULL, p->K, p->N, &bytes) ? bytes : 0;
 }
 
 static bool products_pack(struct work *w) {

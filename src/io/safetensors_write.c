@@ -160,7 +160,7 @@ static enum qkv_status build_header(struct qkv_context *ctx, struct qkv_json *js
 /* Whether conversion keeps all finite numbers finite. */
 static bool safetensors_write_fits(const struct qkv_type *format, const void *bytes, const float *floats, float *back,
                                    size_t n) {
-    format->to_float(back, bytes, n);
+    qkv_type_floats(format, back, bytes, n);
     for (size_t i = 0; i < n; i++)
         if (isfinite(floats[i]) && !isfinite(back[i])) return false;
     return true;

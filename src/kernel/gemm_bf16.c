@@ -140,7 +140,9 @@ static void pack_b_part(struct qkv_context *ctx, struct product *p) {
     qkv_parallel(ctx, p->stored_block > 1 ? groups : runs * groups, pack_b_item, p);
 }
 
-bool qkv_bf16_packed_bytes(const struct qkv_context *ctx, size_t K, size_t N, size_t *bytes) {
+bool qkv_bf16_packed_bytes(const struct qkv_context *ctx, const struct qkv_stored *stored, size_t K, size_t N,
+                           size_t *bytes) {
+    (void)stored;
     const struct qkv_bf16_kernels *kernels = ctx->kernels->bf16;
     size_t terms, columns, padded;
     return qkv_add_size(K, kernels->step, &terms) && qkv_add_size(N, kernels->nr, &columns) &&

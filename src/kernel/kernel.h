@@ -108,6 +108,7 @@ static inline bool qkv_norm_plus_one(enum qkv_norm_kind kind) {
 struct qkv_gemm_few;
 struct qkv_type_kernels {
     void (*to_float)(float *out, const void *in, size_t n); /* n numbers, whole blocks; `in` may be unaligned */
+    void (*from_float)(void *out, const float *in, size_t n);
     /* The product of a few rows (isa/gemm.h) with stored numbers. Its bits are those of the same numbers in fp32. NULL:
      * pieces of them are converted first. */
     void (*few)(const struct qkv_gemm_few *few);
@@ -121,6 +122,8 @@ struct qkv_bf16_kernels;
 struct qkv_attend_kernels;
 /* The same on products of bf16: see isa/attend_bf16.h. */
 struct qkv_attend_bf16_kernels;
+/* Products of integers: see isa/codes.h. */
+struct qkv_codes_kernels;
 
 struct qkv_kernels {
     const char *isa;
@@ -130,6 +133,7 @@ struct qkv_kernels {
     const struct qkv_bf16_kernels *bf16;
     const struct qkv_attend_kernels *attend;
     const struct qkv_attend_bf16_kernels *attend_bf16;
+    const struct qkv_codes_kernels *codes;
     const struct qkv_type_kernels *types; /* [QKV_DTYPE_COUNT] */
 };
 

@@ -120,9 +120,10 @@ struct qkv_product {
     const char *name, *help;
     enum qkv_promise promise;
     /* Contexts of this precision multiply in this way whatever has no row of its own: gradients, and weights of other
-     * types; -1: no context does, the row serves stored weights of one type. */
+     * types; -1: no context does, the row serves some types of stored weights. */
     int precision;
-    int weight; /* the type of stored weights that this row is for (enum qkv_dtype); -1: any */
+    /* Whether this row is for stored weights of a type; NULL: for all that have no row of their own, and for fp32. */
+    bool (*serves)(enum qkv_dtype type);
     /* How activations that only products read are stored (QKV_F32 or QKV_BF16), and the type in which `multiply` reads
      * x. `rounds`: it reads fp32 as well, and converts where it packs. */
     enum qkv_dtype activation, form;
@@ -133,8 +134,9 @@ struct qkv_product {
     /* Whether the table has instructions for it; else other instructions compute the same, more slowly. */
     bool (*native)(const struct qkv_kernels *kernels);
     /* The bytes of a packed B (K,N), which many products can read; false if they do not fit in size_t. They depend on
-     * the kernel table. NULL: weights are read as they are stored. */
-    bool (*packed_bytes)(const struct qkv_context *ctx, size_t K, size_t N, size_t *bytes);
+     * the kernel table, and in rows for some types on the stored weights. NULL: weights are read as they are stored. */
+    bool (*packed_bytes)(const struct qkv_context *ctx, const struct qkv_stored *stored, size_t K, size_t N,
+                         size_t *bytes);
     void (*pack)(struct qkv_context *ctx, void *packed, struct qkv_operand b, struct qkv_stored_operand stored,
                  size_t K, size_t N);
     qkv_product_multiply *multiply;
@@ -149,7 +151,9 @@ struct qkv_product {
 /* Every product: X(name). A row is qkv_product_NAME, in product_NAME.c. */
 #define QKV_PRODUCT_LIST(X)                                                                                            \
     X(f32)                                                                                                             \
-    X(bf16)
+    X(bf16)                                                                                                            \
+    X(codes32)                                                                                                         \
+    X(codes256)
 #define QKV_PRODUCT_DECLARE(name) extern const struct qkv_product qkv_product_##name;
 QKV_PRODUCT_LIST(QKV_PRODUCT_DECLARE)
 #undef QKV_PRODUCT_DECLARE
@@ -159,7 +163,7 @@ const struct qkv_product *qkv_product_at(size_t i);
 /* The row of a precision, and that of the context's. */
 const struct qkv_product *qkv_product_of_precision(enum qkv_precision precision);
 const struct qkv_product *qkv_product_of(const struct qkv_context *ctx);
-/* The row that multiplies x by stored weights: the one for their type, if all parts have it and their rows fill whole
+/* The row that multiplies x by stored weights: the first that serves the types of all parts, if their rows fill whole
  * blocks of its x; else `general`. stored NULL, or without parts: general. */
 const struct qkv_product *qkv_product_choose(const struct qkv_product *general, const struct qkv_stored *stored);
 
@@ -180,10 +184,22 @@ bool qkv_gemm_across(const struct qkv_context *ctx, size_t a_stride, size_t b_st
 qkv_product_multiply qkv_gemm_bf16;
 qkv_product_sum qkv_gemm_bf16_ordered;
 bool qkv_gemm_bf16_carries(const struct qkv_context *ctx, const struct qkv_order *order);
-bool qkv_bf16_packed_bytes(const struct qkv_context *ctx, size_t K, size_t N, size_t *bytes);
+bool qkv_bf16_packed_bytes(const struct qkv_context *ctx, const struct qkv_stored *stored, size_t K, size_t N,
+                           size_t *bytes);
 void qkv_bf16_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, struct qkv_stored_operand stored,
                    size_t K, size_t N);
 /* Rounds n numbers as packing does, so that products of `out` have the bits of products of x. */
 void qkv_bf16_round(const struct qkv_context *ctx, uint16_t *out, const float *x, size_t n);
+
+/* ---- integers (gemm_codes.c) -------------------------------------------------------------------------------------
+ * isa/codes.h has the order of sums. x is in a form, i8_32 or i8_256; all parts of the stored weights have types whose
+ * blocks are integers with scales. Packed or not, the bits are the same. */
+qkv_product_multiply qkv_gemm_codes;
+bool qkv_codes_packed_bytes(const struct qkv_context *ctx, const struct qkv_stored *stored, size_t K, size_t N,
+                            size_t *bytes);
+void qkv_codes_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b, struct qkv_stored_operand stored,
+                    size_t K, size_t N);
+/* Converts n numbers to a form. */
+void qkv_codes_round(const struct qkv_context *ctx, enum qkv_dtype form, void *out, const float *x, size_t n);
 
 #endif

@@ -21,12 +21,12 @@ const struct qkv_product *qkv_product_of(const struct qkv_context *ctx) {
 
 static bool product_serves(const struct qkv_product *row, const struct qkv_stored *stored) {
     for (size_t i = 0; i < stored->count; i++)
-        if ((int)stored->parts[i].dtype != row->weight) return false;
+        if (!row->serves(stored->parts[i].dtype)) return false;
     return stored->columns % qkv_types[row->form]->block == 0;
 }
 
 const struct qkv_product *qkv_product_choose(const struct qkv_product *general, const struct qkv_stored *stored) {
     for (size_t i = 0; i < ROWS && stored && stored->count; i++)
-        if (rows[i]->weight >= 0 && product_serves(rows[i], stored)) return rows[i];
+        if (rows[i]->serves && product_serves(rows[i], stored)) return rows[i];
     return general;
 }

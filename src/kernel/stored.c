@@ -16,7 +16,7 @@ static void stored_blocks(const struct qkv_kernels *kernels, enum qkv_dtype type
     if (own->to_float)
         own->to_float(out, in, n);
     else
-        qkv_types[type]->to_float(out, in, n);
+        qkv_type_floats(qkv_types[type], out, in, n);
 }
 
 const struct qkv_stored_part *qkv_stored_part_of(const struct qkv_stored *stored, size_t *row) {

@@ -15,6 +15,6 @@ struct qkv_isa {
 
 /* The columns: fields of struct qkv_kernels that an entry may replace. The sources of a column are isa/NAME.c and
  * isa/NAME_*.c; they define QKV_T(NAME_kernels). */
-#define QKV_COLUMN_LIST(X) X(bf16) X(attend_bf16)
+#define QKV_COLUMN_LIST(X) X(bf16) X(attend_bf16) X(codes)
 
 #endif

@@ -23,10 +23,10 @@ static bool packed_weights_multiplies(const struct qkv_model *m, const struct qk
 
 /* Takes memory for panels of K × N from an arena, which may be measuring. */
 static enum qkv_status packed_weights_take(struct qkv_model *m, struct qkv_arena *arena,
-                                           const struct qkv_product *product, struct qkv_packed_weight *panels,
-                                           size_t K, size_t N) {
+                                           const struct qkv_product *product, const struct qkv_tensor *t,
+                                           struct qkv_packed_weight *panels, size_t K, size_t N) {
     size_t bytes;
-    if (!product->packed_bytes(m->ctx, K, N, &bytes))
+    if (!product->packed_bytes(m->ctx, &t->operand.stored, K, N, &bytes))
         return qkv_fail(m->ctx, QKV_SHAPE, "a weight of %zu x %zu is too large", N, K);
     *panels = (struct qkv_packed_weight){.data = qkv_arena_take(arena, bytes, 1)};
     return panels->data ? QKV_OK : QKV_MEMORY;
@@ -40,7 +40,7 @@ static enum qkv_status take_forward(struct qkv_model *m) {
         if (packed_weights_multiplies(m, t)) {
             t->operand.packed = next++;
             status =
-                packed_weights_take(m, &m->packed_arena, t->operand.product, t->operand.packed, t->columns, t->rows);
+                packed_weights_take(m, &m->packed_arena, t->operand.product, t, t->operand.packed, t->columns, t->rows);
         }
     }
     return status;
@@ -49,7 +49,7 @@ static enum qkv_status take_forward(struct qkv_model *m) {
 static enum qkv_status take_backward(struct qkv_model *m) {
     struct qkv_tensor *head = m->head_weight;
     head->operand.packed_transposed = &m->head_back;
-    return packed_weights_take(m, &m->packed_back, head->operand.product_back, head->operand.packed_transposed,
+    return packed_weights_take(m, &m->packed_back, head->operand.product_back, head, head->operand.packed_transposed,
                                head->rows, head->columns);
 }
 

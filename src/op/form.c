@@ -7,8 +7,10 @@
 
 enum { NUMBERS_A_PIECE = 4096 }; /* whole blocks of every type */
 
+/* Gradients of products of integers are 0 almost everywhere: a tape that records multiplies as backward does. */
 const struct qkv_product *qkv_operand_product(const struct qkv_tape *tape, const struct qkv_tensor *weight) {
-    return weight->operand.product ? weight->operand.product : qkv_operand_product_back(tape, weight);
+    return weight->operand.product && !tape->recording ? weight->operand.product
+                                                       : qkv_operand_product_back(tape, weight);
 }
 
 const struct qkv_product *qkv_operand_product_back(const struct qkv_tape *tape, const struct qkv_tensor *weight) {

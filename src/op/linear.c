@@ -146,18 +146,19 @@ enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linea
     const size_t mark = qkv_arena_mark(tape->arena), in = weight->columns;
     x = qkv_tape_convert(tape, product, x, N * in);
     if (tape->status) return tape->status;
-    const struct qkv_product_call call = {.c = y.data,
-                                          .dtype = y.dtype,
-                                          .ldc = weight->rows,
-                                          .a = linear_operand(x, in, 1),
-                                          .b = linear_operand(linear_floats(weight->data), 1, in),
-                                          .stored = linear_stored(weight, true),
-                                          .packed = linear_packed(weight->operand.packed),
-                                          .bias = bias ? bias->data : NULL,
-                                          .epilogue = epilogue,
-                                          .M = N,
-                                          .N = weight->rows,
-                                          .K = in};
+    const struct qkv_product_call call = {
+        .c = y.data,
+        .dtype = y.dtype,
+        .ldc = weight->rows,
+        .a = linear_operand(x, in, 1),
+        .b = linear_operand(linear_floats(weight->data), 1, in),
+        .stored = linear_stored(weight, true),
+        .packed = product == weight->operand.product ? linear_packed(weight->operand.packed) : NULL,
+        .bias = bias ? bias->data : NULL,
+        .epilogue = epilogue,
+        .M = N,
+        .N = weight->rows,
+        .K = in};
     const enum qkv_status status = product->multiply(tape->ctx, tape->arena, &call);
     qkv_arena_release(tape->arena, mark);
     return status;

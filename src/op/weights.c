@@ -319,6 +319,11 @@ enum qkv_status qkv_weights_place(struct qkv_weights *w) {
     return qkv_weights_choose(w, w->product ? w->product : qkv_product_of(w->ctx));
 }
 
+static bool weights_head_wise(const struct qkv_tensor *tensor) {
+    return tensor->operand.weight_count && tensor->operand.weights->head_wise;
+}
+
+/* Products of a router are fp32, and those of single heads have no rows of their own. */
 enum qkv_status qkv_weights_choose(struct qkv_weights *w, const struct qkv_product *product) {
     for (size_t i = 0; i < w->tensor_count; i++) {
         struct qkv_tensor *tensor = w->tensors[i];
@@ -329,7 +334,8 @@ enum qkv_status qkv_weights_choose(struct qkv_weights *w, const struct qkv_produ
                             "precision as it was trained with",
                             tensor->operand.name);
         tensor->operand.product_back = back;
-        tensor->operand.product = qkv_product_choose(back, &tensor->operand.stored);
+        const bool own = !tensor->operand.fp32 && !weights_head_wise(tensor);
+        tensor->operand.product = own ? qkv_product_choose(back, &tensor->operand.stored) : back;
     }
     w->product = product;
     return QKV_OK;

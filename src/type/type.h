@@ -15,6 +15,24 @@ enum qkv_type_class {
     QKV_CLASS_BLOCKS   /* several numbers that share a scale */
 };
 
+/* A block as integers: number k is scale · scales[p] · code[k] − minimum · minimums[p], where p is k / part. Every step
+ * is rounded to fp32 in to_float: (scale · scales[p]) · code[k] − minimum · minimums[p]. */
+enum { QKV_CODES_PARTS = 16 };
+struct qkv_codes {
+    uint16_t scale, minimum; /* in f16 */
+    int16_t scales[QKV_CODES_PARTS], minimums[QKV_CODES_PARTS];
+    signed char code[256];
+};
+/* Types whose blocks are such integers. */
+struct qkv_type_codes {
+    size_t part;  /* numbers of a part: 16, or 32 */
+    bool scales;  /* parts have scales; else the block is one part of 32 numbers, and scales[0] and minimums[0] are 1 */
+    bool minimum; /* else it is 0 */
+    int bits;     /* code − low takes so many: 4, 5 or 6; or 8, and low is −128 */
+    int low;
+    void (*read)(struct qkv_codes *out, const unsigned char *block);
+};
+
 struct qkv_type {
     const char *name; /* "bf16", in options and tables */
     const char *help;
@@ -27,9 +45,10 @@ struct qkv_type {
     bool weights;
     /* Convert n numbers, a multiple of `block`; the stored side may be unaligned, and NULL where n is 0. from_float
      * rounds to the nearest number, ties to even; of blocks, it chooses the scales, and one number that is not finite
-     * makes all numbers of its block so. */
+     * makes all numbers of its block so. to_float NULL: as `codes` says. */
     void (*to_float)(float *out, const void *in, size_t n);
     void (*from_float)(void *out, const float *in, size_t n);
+    const struct qkv_type_codes *codes;    /* NULL: blocks are no integers with scales */
     const struct qkv_quantiser *quantiser; /* in place of from_float: a search for the scales (quantise.h) */
 };
 enum { QKV_TYPE_BLOCK_MAX = 256 };
@@ -66,6 +85,7 @@ bool qkv_type_bytes(const struct qkv_type *type, size_t rows, size_t columns, si
 /* Convert n numbers, whole blocks. What is no type reads as zeros and writes nothing. */
 void qkv_to_float(float *out, const void *in, enum qkv_dtype dtype, size_t n);
 void qkv_from_float(void *out, const float *in, enum qkv_dtype dtype, size_t n);
+void qkv_type_floats(const struct qkv_type *type, float *out, const void *in, size_t n);
 /* Converts n numbers, whole blocks, to a type. `importance` has n numbers, the weights of their square errors, as those
  * of the columns of a matrix for one of its rows; NULL: all are the same. Types without a search ignore it. */
 void qkv_type_quantise(const struct qkv_type *type, void *out, const float *in, size_t n, const float *importance);

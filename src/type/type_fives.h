@@ -7,14 +7,14 @@
 
 enum { TYPE_FIVES = 20, TYPE_FIVES_LOW = 4 };
 
-/* Codes of 32 numbers. */
-static inline void type_fives_load(unsigned char *code, const unsigned char *in) {
-    const unsigned char *low = in + TYPE_FIVES_LOW;
+/* Codes of 32 numbers, plus `low`. */
+static inline void type_fives_load(signed char *code, const unsigned char *in, int low) {
+    const unsigned char *lower = in + TYPE_FIVES_LOW;
     uint32_t high;
     memcpy(&high, in, sizeof high);
     for (size_t k = 0; k < 16; k++) {
-        code[k] = (unsigned char)((low[k] & 15u) | (high >> k & 1) << 4);
-        code[k + 16] = (unsigned char)(low[k] >> 4u | (high >> (k + 16) & 1) << 4);
+        code[k] = (signed char)((int)((lower[k] & 15u) | (high >> k & 1) << 4) + low);
+        code[k + 16] = (signed char)((int)(lower[k] >> 4u | (high >> (k + 16) & 1) << 4) + low);
     }
 }
 

@@ -6,6 +6,14 @@
 
 static const signed char type_fours[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
+/* 32 numbers. */
+static inline void type_fours_load(signed char *code, const unsigned char *in) {
+    for (size_t k = 0; k < 16; k++) {
+        code[k] = type_fours[in[k] & 15];
+        code[k + 16] = type_fours[in[k] >> 4];
+    }
+}
+
 static const struct qkv_values type_fours_values = {
     .first = -127,
     .step = {23, 21, 18, 16, 14, 13, 12, 11, 12, 12, 13, 15, 16, 20, 24},

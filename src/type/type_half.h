@@ -38,6 +38,19 @@ static inline float type_half_load(const unsigned char *at) {
     return type_half_read(half);
 }
 
+/* The scale of a block that is one part. */
+static inline void type_codes_one(struct qkv_codes *out, const unsigned char *scale) {
+    memcpy(&out->scale, scale, sizeof out->scale);
+    out->scales[0] = 1;
+}
+
+/* The number that such a block adds to all of its numbers: the minimum's negative. */
+static inline void type_codes_add(struct qkv_codes *out, const unsigned char *added) {
+    memcpy(&out->minimum, added, sizeof out->minimum);
+    out->minimum ^= 0x8000;
+    out->minimums[0] = 1;
+}
+
 static inline void type_half_store(unsigned char *at, float x) {
     const uint16_t half = type_half_write(x);
     memcpy(at, &half, sizeof half);

@@ -5,15 +5,9 @@
 
 enum { NUMBERS = 32, CODES = 2, BYTES = CODES + NUMBERS / 2 };
 
-static void iq4_nl_to_float(float *out, const void *in, size_t n) {
-    const unsigned char *block = in;
-    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
-        const float d = type_half_load(block);
-        for (size_t k = 0; k < NUMBERS / 2; k++) {
-            out[i + k] = d * (float)type_fours[block[CODES + k] & 15];
-            out[i + k + NUMBERS / 2] = d * (float)type_fours[block[CODES + k] >> 4];
-        }
-    }
+static void iq4_nl_read(struct qkv_codes *out, const unsigned char *block) {
+    type_codes_one(out, block);
+    type_fours_load(out->code, block + CODES);
 }
 
 static void iq4_nl_write(unsigned char *block, struct qkv_quantise_block *b) {
@@ -30,6 +24,8 @@ static const struct qkv_quantiser iq4_nl_quantiser = {.part = NUMBERS,
                                                       .reach = 12,
                                                       .write = iq4_nl_write};
 
+static const struct qkv_type_codes iq4_nl_codes = {.part = 32, .bits = 8, .low = -128, .read = iq4_nl_read};
+
 const struct qkv_type qkv_type_iq4_nl = {.name = "iq4_nl",
                                          .help = "4.5 bits: blocks of 32 numbers of 16 values with a scale",
                                          .safetensors = NULL,
@@ -38,5 +34,5 @@ const struct qkv_type qkv_type_iq4_nl = {.name = "iq4_nl",
                                          .block = NUMBERS,
                                          .bytes = BYTES,
                                          .weights = true,
-                                         .to_float = iq4_nl_to_float,
+                                         .codes = &iq4_nl_codes,
                                          .quantiser = &iq4_nl_quantiser};

@@ -6,21 +6,13 @@
 enum { NUMBERS = 256, PARTS = 8, PART = NUMBERS / PARTS, HIGH = 2, LOW = 4, CODES = LOW + PARTS / 2 };
 enum { BYTES = CODES + NUMBERS / 2 };
 
-static void iq4_xs_to_float(float *out, const void *in, size_t n) {
-    const unsigned char *block = in;
-    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
-        const unsigned char *codes = block + CODES;
-        const float d = type_half_load(block);
-        float *part = out + i;
-        for (size_t p = 0; p < PARTS; p++, part += PART, codes += PART / 2) {
-            const unsigned low = (unsigned)block[LOW + p / 2] >> (p % 2 * 4) & 15,
-                           high = (unsigned)block[HIGH + p / 4] >> (p % 4 * 2) & 3;
-            const float scale = d * (float)((int)(low | high << 4) - 32);
-            for (size_t k = 0; k < PART / 2; k++) {
-                part[k] = scale * (float)type_fours[codes[k] & 15];
-                part[k + PART / 2] = scale * (float)type_fours[codes[k] >> 4];
-            }
-        }
+static void iq4_xs_read(struct qkv_codes *out, const unsigned char *block) {
+    memcpy(&out->scale, block, sizeof out->scale);
+    for (size_t p = 0; p < PARTS; p++) {
+        const unsigned low = (unsigned)block[LOW + p / 2] >> (p % 2 * 4) & 15,
+                       high = (unsigned)block[HIGH + p / 4] >> (p % 4 * 2) & 3;
+        out->scales[p] = (int16_t)((int)(low | high << 4) - 32);
+        type_fours_load(out->code + p * PART, block + CODES + p * (PART / 2));
     }
 }
 
@@ -44,6 +36,9 @@ static const struct qkv_quantiser iq4_xs_quantiser = {.part = PART,
                                                       .reach = 12,
                                                       .write = iq4_xs_write};
 
+static const struct qkv_type_codes iq4_xs_codes = {
+    .part = 32, .scales = true, .bits = 8, .low = -128, .read = iq4_xs_read};
+
 const struct qkv_type qkv_type_iq4_xs = {.name = "iq4_xs",
                                          .help =
                                              "4.25 bits: blocks of 256 numbers of 16 values, in 8 parts with scales",
@@ -53,5 +48,5 @@ const struct qkv_type qkv_type_iq4_xs = {.name = "iq4_xs",
                                          .block = NUMBERS,
                                          .bytes = BYTES,
                                          .weights = true,
-                                         .to_float = iq4_xs_to_float,
+                                         .codes = &iq4_xs_codes,
                                          .quantiser = &iq4_xs_quantiser};

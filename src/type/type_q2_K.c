@@ -7,16 +7,13 @@
 enum { NUMBERS = 256, PARTS = 16, PART = NUMBERS / PARTS, CODES = PARTS, D = CODES + NUMBERS / 4, DMIN = D + 2 };
 enum { BYTES = DMIN + 2 };
 
-static void q2_K_to_float(float *out, const void *in, size_t n) {
-    const unsigned char *block = in;
-    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
-        const float d = type_half_load(block + D), dmin = type_half_load(block + DMIN);
-        float *part = out + i;
-        for (size_t p = 0; p < PARTS; p++, part += PART) {
-            const unsigned char *codes = block + CODES + p / 8 * 32 + p % 2 * PART;
-            const float scale = d * (float)(block[p] & 15), minimum = dmin * (float)(block[p] >> 4);
-            for (size_t k = 0; k < PART; k++) part[k] = scale * (float)(codes[k] >> (p % 8 / 2 * 2) & 3) - minimum;
-        }
+static void q2_K_read(struct qkv_codes *out, const unsigned char *block) {
+    memcpy(&out->scale, block + D, sizeof out->scale);
+    memcpy(&out->minimum, block + DMIN, sizeof out->minimum);
+    for (size_t p = 0; p < PARTS; p++) {
+        const unsigned char *codes = block + CODES + p / 8 * 32 + p % 2 * PART;
+        out->scales[p] = block[p] & 15, out->minimums[p] = block[p] >> 4;
+        for (size_t k = 0; k < PART; k++) out->code[p * PART + k] = (signed char)(codes[k] >> (p % 8 / 2 * 2) & 3);
     }
 }
 
@@ -38,6 +35,9 @@ static const struct qkv_quantiser q2_K_quantiser = {.part = PART,
                                                     .reach = 1.2f,
                                                     .write = q2_K_write};
 
+static const struct qkv_type_codes q2_K_codes = {
+    .part = 16, .scales = true, .minimum = true, .bits = 4, .low = 0, .read = q2_K_read};
+
 const struct qkv_type qkv_type_q2_K = {
     .name = "q2_K",
     .help = "2.625 bits: blocks of 256 numbers of 2 bits, in 16 parts with scales and minimums",
@@ -47,5 +47,5 @@ const struct qkv_type qkv_type_q2_K = {
     .block = NUMBERS,
     .bytes = BYTES,
     .weights = true,
-    .to_float = q2_K_to_float,
+    .codes = &q2_K_codes,
     .quantiser = &q2_K_quantiser};

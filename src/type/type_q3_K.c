@@ -9,21 +9,17 @@
 enum { NUMBERS = 256, PARTS = 16, PART = NUMBERS / PARTS, CODES = NUMBERS / 8, SCALES = CODES + NUMBERS / 4 };
 enum { D = SCALES + 12, BYTES = D + 2 };
 
-static void q3_K_to_float(float *out, const void *in, size_t n) {
-    const unsigned char *block = in;
-    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
-        const unsigned char *scales = block + SCALES;
-        const float d = type_half_load(block + D);
-        float *part = out + i;
-        for (size_t p = 0; p < PARTS; p++, part += PART) {
-            const unsigned char *third = block + p % 2 * PART, *codes = block + CODES + p / 8 * 32 + p % 2 * PART;
-            const unsigned low = (unsigned)scales[p % 8] >> (p / 8 * 4) & 15,
-                           high = (unsigned)scales[8 + p % 4] >> (p / 4 * 2) & 3;
-            const float scale = d * (float)((int)(low | high << 4) - 32);
-            for (size_t k = 0; k < PART; k++) {
-                const int code = (codes[k] >> (p % 8 / 2 * 2) & 3) | (third[k] >> (p / 2) & 1) << 2;
-                part[k] = scale * (float)(code - 4);
-            }
+static void q3_K_read(struct qkv_codes *out, const unsigned char *block) {
+    const unsigned char *scales = block + SCALES;
+    memcpy(&out->scale, block + D, sizeof out->scale);
+    for (size_t p = 0; p < PARTS; p++) {
+        const unsigned char *third = block + p % 2 * PART, *codes = block + CODES + p / 8 * 32 + p % 2 * PART;
+        const unsigned low = (unsigned)scales[p % 8] >> (p / 8 * 4) & 15,
+                       high = (unsigned)scales[8 + p % 4] >> (p / 4 * 2) & 3;
+        out->scales[p] = (int16_t)((int)(low | high << 4) - 32);
+        for (size_t k = 0; k < PART; k++) {
+            const int code = (codes[k] >> (p % 8 / 2 * 2) & 3) | (third[k] >> (p / 2) & 1) << 2;
+            out->code[p * PART + k] = (signed char)(code - 4);
         }
     }
 }
@@ -45,6 +41,8 @@ static void q3_K_write(unsigned char *block, struct qkv_quantise_block *b) {
 static const struct qkv_quantiser q3_K_quantiser = {
     .part = PART, .scale = D, .low = -4, .high = 3, .emphasis = 2, .steps = 8, .reach = 1, .write = q3_K_write};
 
+static const struct qkv_type_codes q3_K_codes = {.part = 16, .scales = true, .bits = 4, .low = -4, .read = q3_K_read};
+
 const struct qkv_type qkv_type_q3_K = {.name = "q3_K",
                                        .help = "3.4375 bits: blocks of 256 numbers of 3 bits, in 16 parts with scales",
                                        .safetensors = NULL,
@@ -53,5 +51,5 @@ const struct qkv_type qkv_type_q3_K = {.name = "q3_K",
                                        .block = NUMBERS,
                                        .bytes = BYTES,
                                        .weights = true,
-                                       .to_float = q3_K_to_float,
+                                       .codes = &q3_K_codes,
                                        .quantiser = &q3_K_quantiser};

@@ -4,15 +4,10 @@
 
 enum { NUMBERS = 32, MINIMUM = 2, CODES = 4, BYTES = CODES + NUMBERS / 2 };
 
-static void q4_1_to_float(float *out, const void *in, size_t n) {
-    const unsigned char *block = in;
-    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
-        const float d = type_half_load(block), m = type_half_load(block + MINIMUM);
-        for (size_t k = 0; k < NUMBERS / 2; k++) {
-            out[i + k] = d * (float)(block[CODES + k] & 15) + m;
-            out[i + k + NUMBERS / 2] = d * (float)(block[CODES + k] >> 4) + m;
-        }
-    }
+static void q4_1_read(struct qkv_codes *out, const unsigned char *block) {
+    type_codes_one(out, block);
+    type_codes_add(out, block + MINIMUM);
+    type_nibbles_load(out->code, block + CODES, NUMBERS / 2, 0);
 }
 
 static void q4_1_write(unsigned char *block, struct qkv_quantise_block *b) {
@@ -29,6 +24,8 @@ static const struct qkv_quantiser q4_1_quantiser = {.part = NUMBERS,
                                                     .reach = 1,
                                                     .write = q4_1_write};
 
+static const struct qkv_type_codes q4_1_codes = {.part = 32, .minimum = true, .bits = 4, .low = 0, .read = q4_1_read};
+
 const struct qkv_type qkv_type_q4_1 = {.name = "q4_1",
                                        .help = "5 bits: blocks of 32 numbers of 4 bits with a scale and a minimum",
                                        .safetensors = NULL,
@@ -37,5 +34,5 @@ const struct qkv_type qkv_type_q4_1 = {.name = "q4_1",
                                        .block = NUMBERS,
                                        .bytes = BYTES,
                                        .weights = true,
-                                       .to_float = q4_1_to_float,
+                                       .codes = &q4_1_codes,
                                        .quantiser = &q4_1_quantiser};

@@ -6,8 +6,6 @@
 enum { NUMBERS = 256, PARTS = 8, PART = NUMBERS / PARTS, DMIN = 2, SIXES = TYPE_Q4_K_SIXES, CODES = TYPE_Q4_K_CODES };
 enum { BYTES = CODES + NUMBERS / 2 };
 
-TYPE_UNPACK_LOOP(q4_K, NUMBERS, BYTES)
-
 static void q4_K_write(unsigned char *block, struct qkv_quantise_block *b) {
     int scales[PARTS], minimums[PARTS];
     qkv_quantise_lines(b, 63, block, block + DMIN, scales, minimums);
@@ -24,6 +22,9 @@ static const struct qkv_quantiser q4_K_quantiser = {.part = PART,
                                                     .reach = 2,
                                                     .write = q4_K_write};
 
+static const struct qkv_type_codes q4_K_codes = {
+    .part = 32, .scales = true, .minimum = true, .bits = 4, .low = 0, .read = type_q4_K_read};
+
 const struct qkv_type qkv_type_q4_K = {
     .name = "q4_K",
     .help = "4.5 bits: blocks of 256 numbers of 4 bits, in 8 parts with scales and minimums",
@@ -33,5 +34,5 @@ const struct qkv_type qkv_type_q4_K = {
     .block = NUMBERS,
     .bytes = BYTES,
     .weights = true,
-    .to_float = q4_K_to_float,
+    .codes = &q4_K_codes,
     .quantiser = &q4_K_quantiser};

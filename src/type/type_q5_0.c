@@ -4,14 +4,9 @@
 
 enum { NUMBERS = 32, CODES = 2, BYTES = CODES + TYPE_FIVES };
 
-static void q5_0_to_float(float *out, const void *in, size_t n) {
-    const unsigned char *block = in;
-    unsigned char code[NUMBERS];
-    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
-        const float d = type_half_load(block);
-        type_fives_load(code, block + CODES);
-        for (size_t k = 0; k < NUMBERS; k++) out[i + k] = d * (float)(code[k] - 16);
-    }
+static void q5_0_read(struct qkv_codes *out, const unsigned char *block) {
+    type_codes_one(out, block);
+    type_fives_load(out->code, block + CODES, -16);
 }
 
 static void q5_0_write(unsigned char *block, struct qkv_quantise_block *b) {
@@ -22,6 +17,8 @@ static void q5_0_write(unsigned char *block, struct qkv_quantise_block *b) {
 static const struct qkv_quantiser q5_0_quantiser = {
     .part = NUMBERS, .low = -16, .high = 15, .emphasis = 3, .steps = 8, .reach = 1, .write = q5_0_write};
 
+static const struct qkv_type_codes q5_0_codes = {.part = 32, .bits = 5, .low = -16, .read = q5_0_read};
+
 const struct qkv_type qkv_type_q5_0 = {.name = "q5_0",
                                        .help = "5.5 bits: blocks of 32 numbers of 5 bits with a scale",
                                        .safetensors = NULL,
@@ -30,5 +27,5 @@ const struct qkv_type qkv_type_q5_0 = {.name = "q5_0",
                                        .block = NUMBERS,
                                        .bytes = BYTES,
                                        .weights = true,
-                                       .to_float = q5_0_to_float,
+                                       .codes = &q5_0_codes,
                                        .quantiser = &q5_0_quantiser};

@@ -4,14 +4,10 @@
 
 enum { NUMBERS = 32, MINIMUM = 2, CODES = 4, BYTES = CODES + TYPE_FIVES };
 
-static void q5_1_to_float(float *out, const void *in, size_t n) {
-    const unsigned char *block = in;
-    unsigned char code[NUMBERS];
-    for (size_t i = 0; i < n; i += NUMBERS, block += BYTES) {
-        const float d = type_half_load(block), m = type_half_load(block + MINIMUM);
-        type_fives_load(code, block + CODES);
-        for (size_t k = 0; k < NUMBERS; k++) out[i + k] = d * (float)code[k] + m;
-    }
+static void q5_1_read(struct qkv_codes *out, const unsigned char *block) {
+    type_codes_one(out, block);
+    type_codes_add(out, block + MINIMUM);
+    type_fives_load(out->code, block + CODES, 0);
 }
 
 static void q5_1_write(unsigned char *block, struct qkv_quantise_block *b) {
@@ -28,6 +24,8 @@ static const struct qkv_quantiser q5_1_quantiser = {.part = NUMBERS,
                                                     .reach = 1,
                                                     .write = q5_1_write};
 
+static const struct qkv_type_codes q5_1_codes = {.part = 32, .minimum = true, .bits = 5, .low = 0, .read = q5_1_read};
+
 const struct qkv_type qkv_type_q5_1 = {.name = "q5_1",
                                        .help = "6 bits: blocks of 32 numbers of 5 bits with a scale and a minimum",
                                        .safetensors = NULL,
@@ -36,5 +34,5 @@ const struct qkv_type qkv_type_q5_1 = {.name = "q5_1",
                                        .block = NUMBERS,
                                        .bytes = BYTES,
                                        .weights = true,
-                                       .to_float = q5_1_to_float,
+                                       .codes = &q5_1_codes,
                                        .quantiser = &q5_1_quantiser};

@@ -7,8 +7,6 @@
 enum { NUMBERS = 256, PARTS = 8, PART = NUMBERS / PARTS, DMIN = 2, SIXES = 4, FIFTH = TYPE_Q5_K_FIFTH };
 enum { CODES = TYPE_Q5_K_CODES, BYTES = CODES + NUMBERS / 2 };
 
-TYPE_UNPACK_LOOP(q5_K, NUMBERS, BYTES)
-
 static void q5_K_write(unsigned char *block, struct qkv_quantise_block *b) {
     int scales[PARTS], minimums[PARTS];
     qkv_quantise_lines(b, 63, block, block + DMIN, scales, minimums);
@@ -26,6 +24,9 @@ static const struct qkv_quantiser q5_K_quantiser = {.part = PART,
                                                     .reach = 1,
                                                     .write = q5_K_write};
 
+static const struct qkv_type_codes q5_K_codes = {
+    .part = 32, .scales = true, .minimum = true, .bits = 5, .low = 0, .read = type_q5_K_read};
+
 const struct qkv_type qkv_type_q5_K = {
     .name = "q5_K",
     .help = "5.5 bits: blocks of 256 numbers of 5 bits, in 8 parts with scales and minimums",
@@ -35,5 +36,5 @@ const struct qkv_type qkv_type_q5_K = {
     .block = NUMBERS,
     .bytes = BYTES,
     .weights = true,
-    .to_float = q5_K_to_float,
+    .codes = &q5_K_codes,
     .quantiser = &q5_K_quantiser};

@@ -8,8 +8,6 @@
 enum { NUMBERS = 256, PARTS = 16, PART = NUMBERS / PARTS, HIGH = TYPE_Q6_K_HIGH, SCALES = TYPE_Q6_K_SCALES };
 enum { D = TYPE_Q6_K_D, BYTES = D + 2 };
 
-TYPE_UNPACK_LOOP(q6_K, NUMBERS, BYTES)
-
 static void q6_K_write(unsigned char *block, struct qkv_quantise_block *b) {
     int scales[PARTS];
     qkv_quantise_scales(b, -128, 127, block + D, scales);
@@ -24,6 +22,9 @@ static void q6_K_write(unsigned char *block, struct qkv_quantise_block *b) {
 static const struct qkv_quantiser q6_K_quantiser = {
     .part = PART, .scale = D, .low = -32, .high = 31, .emphasis = 1.5f, .steps = 8, .reach = 1, .write = q6_K_write};
 
+static const struct qkv_type_codes q6_K_codes = {
+    .part = 16, .scales = true, .bits = 6, .low = -32, .read = type_q6_K_read};
+
 const struct qkv_type qkv_type_q6_K = {.name = "q6_K",
                                        .help = "6.5625 bits: blocks of 256 numbers of 6 bits, in 16 parts with scales",
                                        .safetensors = NULL,
@@ -32,5 +33,5 @@ const struct qkv_type qkv_type_q6_K = {.name = "q6_K",
                                        .block = NUMBERS,
                                        .bytes = BYTES,
                                        .weights = true,
-                                       .to_float = q6_K_to_float,
+                                       .codes = &q6_K_codes,
                                        .quantiser = &q6_K_quantiser};

@@ -5,8 +5,6 @@
 
 enum { NUMBERS = 32, BYTES = 2 + NUMBERS };
 
-TYPE_UNPACK_LOOP(q8_0, NUMBERS, BYTES)
-
 /* The scale is the largest magnitude over 127, and numbers are rounded before it is, halves away from 0: every program
  * that writes this type writes these bytes. */
 static void q8_0_from_float(void *out, const float *in, size_t n) {
@@ -27,6 +25,8 @@ static void q8_0_from_float(void *out, const float *in, size_t n) {
     }
 }
 
+static const struct qkv_type_codes q8_0_codes = {.part = 32, .bits = 8, .low = -128, .read = type_q8_0_read};
+
 const struct qkv_type qkv_type_q8_0 = {.name = "q8_0",
                                        .help = "8.5 bits: blocks of 32 numbers of 8 bits with a scale",
                                        .safetensors = NULL,
@@ -35,5 +35,5 @@ const struct qkv_type qkv_type_q8_0 = {.name = "q8_0",
                                        .block = NUMBERS,
                                        .bytes = BYTES,
                                        .weights = true,
-                                       .to_float = q8_0_to_float,
+                                       .codes = &q8_0_codes,
                                        .from_float = q8_0_from_float};

@@ -1,5 +1,6 @@
 /* types: the table of types. */
 #include "type/quantise.h"
+#include "type/type_unpack.h"
 
 #include <string.h>
 
@@ -38,9 +39,22 @@ bool qkv_type_bytes(const struct qkv_type *type, size_t rows, size_t columns, si
            qkv_multiply(*bytes, type->bytes, bytes);
 }
 
+void qkv_type_floats(const struct qkv_type *type, float *out, const void *in, size_t n) {
+    const unsigned char *block = in;
+    if (type->to_float) {
+        type->to_float(out, in, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i += type->block, block += type->bytes) {
+        struct qkv_codes codes;
+        type->codes->read(&codes, block);
+        type_codes_floats(out + i, &codes, type->block, type->codes->part, type->codes->minimum);
+    }
+}
+
 void qkv_to_float(float *out, const void *in, enum qkv_dtype dtype, size_t n) {
     if ((size_t)dtype < QKV_DTYPE_COUNT)
-        qkv_types[dtype]->to_float(out, in, n);
+        qkv_type_floats(qkv_types[dtype], out, in, n);
     else if (n)
         memset(out, 0, n * sizeof *out);
 }

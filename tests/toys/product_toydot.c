@@ -69,11 +69,15 @@ static enum qkv_status toydot_multiply(struct qkv_context *ctx, struct qkv_arena
     return QKV_OK;
 }
 
+static bool toydot_serves(enum qkv_dtype type) {
+    return type == QKV_TOYDOT;
+}
+
 const struct qkv_product qkv_product_toydot = {.name = "toydot",
                                                .help = "blocks of 32 integers, added exactly",
                                                .promise = QKV_EXACT_BLOCKS,
                                                .precision = -1,
-                                               .weight = QKV_TOYDOT,
+                                               .serves = toydot_serves,
                                                .activation = QKV_F32,
                                                .form = QKV_TOYDOT,
                                                .round = toydot_round,

@@ -17,6 +17,7 @@ extern const struct qkv_type_kernels QKV_K(type_kernels)[QKV_DTYPE_COUNT]; /* un
 extern const struct qkv_attend_kernels QKV_K(attend_kernels);              /* attend_table.c */
 extern const struct qkv_bf16_kernels QKV_T(bf16_kernels);                  /* bf16.c */
 extern const struct qkv_attend_bf16_kernels QKV_T(attend_bf16_kernels);    /* attend_bf16_table.c */
+extern const struct qkv_codes_kernels QKV_T(codes_kernels);                /* codes.c */
 extern const struct qkv_isa QKV_T(isa);                                    /* table.c */
 
 #endif

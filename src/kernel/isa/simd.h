@@ -230,6 +230,102 @@ QKV_INLINE vi vi_load_words_n(const uint16_t *p, size_t n) {
 }
 #endif
 
+#if !defined(QKV_CODES_UNIT)
+/* Products of codes (codes.c), where a vector is W words of four bytes, or of two integers of 16 bits, a pair. Sums of
+ * pairs wrap around. */
+#define QKV_CODES_UNIT   "plain C"
+#define QKV_CODES_NATIVE false
+#define QKV_CODES_TILE   4
+struct codes_words {
+    uint32_t lane[W];
+};
+QKV_INLINE struct codes_words codes_words_of(vi v) {
+    struct codes_words words;
+    vi_store(words.lane, v);
+    return words;
+}
+QKV_INLINE int codes_byte(uint32_t word, size_t i) {
+    return (int8_t)(word >> (8 * i));
+}
+QKV_INLINE int codes_half(uint32_t word, size_t i) {
+    return (int16_t)(word >> (16 * i));
+}
+QKV_INLINE uint32_t codes_pair(int first, int second) {
+    return ((uint32_t)first & 0xffff) | (uint32_t)second << 16;
+}
+/* W words, or W bytes as integers, or each as a pair of twice the same, or 2W bytes as pairs. */
+QKV_INLINE vi codes_load(const unsigned char *p) {
+    struct codes_words words;
+    memcpy(words.lane, p, sizeof words.lane);
+    return vi_load(words.lane);
+}
+QKV_INLINE vi codes_load_bytes(const unsigned char *p) {
+    struct codes_words words;
+    for (size_t i = 0; i < W; i++) words.lane[i] = (uint32_t)(int8_t)p[i];
+    return vi_load(words.lane);
+}
+QKV_INLINE vi codes_load_twice(const unsigned char *p) {
+    struct codes_words words;
+    for (size_t i = 0; i < W; i++) words.lane[i] = codes_pair((int8_t)p[i], (int8_t)p[i]);
+    return vi_load(words.lane);
+}
+QKV_INLINE vi codes_load_pairs(const unsigned char *p) {
+    struct codes_words words;
+    for (size_t i = 0; i < W; i++) words.lane[i] = codes_pair((int8_t)p[2 * i], (int8_t)p[2 * i + 1]);
+    return vi_load(words.lane);
+}
+/* Adds the products of four codes without a sign and four of x, in pairs. */
+QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
+    struct codes_words s = codes_words_of(sum), c = codes_words_of(code), y = codes_words_of(x);
+    for (size_t i = 0; i < W; i++) {
+        int half[2];
+        for (size_t h = 0; h < 2; h++)
+            half[h] = codes_half(s.lane[i], h) + codes_byte(c.lane[i], 2 * h) * codes_byte(y.lane[i], 2 * h) +
+                      codes_byte(c.lane[i], 2 * h + 1) * codes_byte(y.lane[i], 2 * h + 1);
+        s.lane[i] = codes_pair(half[0], half[1]);
+    }
+    return vi_load(s.lane);
+}
+/* Takes 2^bits · a pair off. */
+QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
+    struct codes_words s = codes_words_of(sum), p = codes_words_of(pair);
+    for (size_t i = 0; i < W; i++)
+        s.lane[i] = codes_pair(codes_half(s.lane[i], 0) - codes_half(p.lane[i], 0) * (1 << bits),
+                               codes_half(s.lane[i], 1) - codes_half(p.lane[i], 1) * (1 << bits));
+    return vi_load(s.lane);
+}
+/* Adds the products of two pairs to an integer. */
+QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
+    struct codes_words t = codes_words_of(total), c = codes_words_of(a), d = codes_words_of(b);
+    for (size_t i = 0; i < W; i++)
+        t.lane[i] += (uint32_t)(codes_half(c.lane[i], 0) * codes_half(d.lane[i], 0)) +
+                     (uint32_t)(codes_half(c.lane[i], 1) * codes_half(d.lane[i], 1));
+    return vi_load(t.lane);
+}
+/* Adds the sums of codes_dot, times a scale that codes_load_twice loaded. */
+QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
+    return codes_dot_pairs(total, sum, scale);
+}
+/* Adds the products of four codes with signs and four of x. */
+QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {
+    struct codes_words t = codes_words_of(total), c = codes_words_of(code), y = codes_words_of(x);
+    for (size_t i = 0; i < W; i++)
+        for (size_t b = 0; b < 4; b++) t.lane[i] += (uint32_t)(codes_byte(c.lane[i], b) * codes_byte(y.lane[i], b));
+    return vi_load(t.lane);
+}
+QKV_INLINE vi codes_times(vi a, vi b) {
+    struct codes_words c = codes_words_of(a), d = codes_words_of(b);
+    for (size_t i = 0; i < W; i++) c.lane[i] *= d.lane[i];
+    return vi_load(c.lane);
+}
+#endif
+/* Four bytes in all words. */
+QKV_INLINE vi codes_spread(const unsigned char *p) {
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    return vi_set(word);
+}
+
 /* W words of two halves, at any address. */
 QKV_INLINE vi vi_load_words(const uint16_t *p) {
     vi words;

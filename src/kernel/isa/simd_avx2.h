@@ -207,6 +207,43 @@ QKV_INLINE vf f16_of_words(vi words) {
     return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
 
+#define QKV_CODES_UNIT   "pairs of 8-bit products"
+#define QKV_CODES_NATIVE true
+#define QKV_CODES_TILE   4
+QKV_INLINE vi codes_load(const unsigned char *p) {
+    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+}
+QKV_INLINE vi codes_load_bytes(const unsigned char *p) {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+QKV_INLINE vi codes_load_twice(const unsigned char *p) {
+    const vi bytes = codes_load_bytes(p);
+    return _mm256_blend_epi16(bytes, _mm256_slli_epi32(bytes, 16), 0xaa);
+}
+QKV_INLINE vi codes_load_pairs(const unsigned char *p) {
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
+    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(code, x));
+}
+QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
+    return _mm256_sub_epi16(sum, _mm256_slli_epi16(pair, bits));
+}
+QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
+    return _mm256_add_epi32(total, _mm256_madd_epi16(a, b));
+}
+QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
+    return codes_dot_pairs(total, sum, scale);
+}
+/* |code| is at most 128, |x| at most 127: two products fit in 16 bits. */
+QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {
+    const vi pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(x, code));
+    return codes_dot_pairs(total, pairs, _mm256_set1_epi16(1));
+}
+QKV_INLINE vi codes_times(vi a, vi b) {
+    return _mm256_mullo_epi32(a, b);
+}
+
 QKV_INLINE float vf_sum(vf a) {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));

@@ -2,6 +2,7 @@
  * products of a few rows with them. A type without a line here is converted by its own file, a piece at a time. */
 #include "kernel/isa/gemm_few.h"
 #include "kernel/isa/isa.h"
+#include "type/type_form.h"
 #include "type/type_unpack.h"
 
 /* Halves i, i + 1, … of an unaligned array, m of them, then zeros. */
@@ -31,15 +32,24 @@ static void few_f16(const struct qkv_gemm_few *few) {
     few_product(FEW_KIND_F16, few);
 }
 
-/* Blocks: the loops of the types (type/type_unpack.h), which become vectors of this instruction set. */
-TYPE_UNPACK_LOOP(q8_0, 32, 34)
-TYPE_UNPACK_LOOP(q4_0, 32, 18)
-TYPE_UNPACK_LOOP(q4_K, 256, 144)
-TYPE_UNPACK_LOOP(q5_K, 256, 176)
-TYPE_UNPACK_LOOP(q6_K, 256, 210)
+/* Blocks as the types read them (type/type_unpack.h): the loops become vectors of this instruction set. */
+TYPE_UNPACK_LOOP(q8_0, 32, 34, 32, false)
+TYPE_UNPACK_LOOP(q4_0, 32, 18, 32, false)
+TYPE_UNPACK_LOOP(q4_K, 256, 144, 32, true)
+TYPE_UNPACK_LOOP(q5_K, 256, 176, 32, true)
+TYPE_UNPACK_LOOP(q6_K, 256, 210, 16, false)
+
+TYPE_FORM_FROM(i8_32, 32)
+TYPE_FORM_FROM(i8_256, 256)
 
 const struct qkv_type_kernels QKV_K(type_kernels)[QKV_DTYPE_COUNT] = {
-    [QKV_BF16] = {unpack_bf16, few_bf16}, [QKV_F16] = {unpack_f16, few_f16},  [QKV_Q8_0] = {q8_0_to_float, NULL},
-    [QKV_Q4_0] = {q4_0_to_float, NULL},   [QKV_Q4_K] = {q4_K_to_float, NULL}, [QKV_Q5_K] = {q5_K_to_float, NULL},
-    [QKV_Q6_K] = {q6_K_to_float, NULL},
+    [QKV_BF16] = {.to_float = unpack_bf16, .few = few_bf16},
+    [QKV_F16] = {.to_float = unpack_f16, .few = few_f16},
+    [QKV_Q8_0] = {.to_float = q8_0_to_float},
+    [QKV_Q4_0] = {.to_float = q4_0_to_float},
+    [QKV_Q4_K] = {.to_float = q4_K_to_float},
+    [QKV_Q5_K] = {.to_float = q5_K_to_float},
+    [QKV_Q6_K] = {.to_float = q6_K_to_float},
+    [QKV_I8_32] = {.from_float = i8_32_from_float},
+    [QKV_I8_256] = {.from_float = i8_256_from_float},
 };
