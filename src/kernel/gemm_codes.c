@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernel/epilogue.h"
+#include "type/type_form.h"
 
 enum {
     ITEMS_A_THREAD = 4,
@@ -23,8 +24,8 @@ struct product {
     const struct qkv_codes_kernels *kernels;
     const struct qkv_product_call *call;
     const struct qkv_stored *weights;
-    bool wide;
     size_t ldx;                  /* bytes of a row of x */
+    uint32_t *x;                 /* packed */
     size_t rows, row_blocks;     /* rows of x of a block */
     size_t panels, panel_blocks; /* panels of an item; items of a block of rows */
     size_t panel_bytes;          /* of the largest panel, if items pack */
@@ -155,6 +156,35 @@ static void put_sums(const struct product *p, const float *sums, size_t row, siz
     }
 }
 
+/* A tile of x. */
+static void x_pack_tile(const struct product *p, size_t row, size_t rows) {
+    const size_t form = p->call->a.dtype == QKV_I8_256 ? 256 : 32, K = p->call->K;
+    uint32_t *out = p->x + row * (K / 32 * QKV_CODES_X_WORDS);
+    for (size_t k = 0; k < K; k += 32, out += QKV_CODES_X_WORDS * rows) {
+        for (size_t r = 0; r < rows; r++) {
+            const unsigned char *block =
+                (const unsigned char *)p->call->a.data + (row + r) * p->ldx + k / form * TYPE_FORM_BYTES(form);
+            uint32_t words[QKV_CODES_X_WORDS];
+            memcpy(words, block + TYPE_FORM_CODES(form) + k % form, 32);
+            memcpy(words + 8, block + TYPE_FORM_PAIRS + k % form / 4, 8);
+            memcpy(words + 10, block + TYPE_FORM_SUMS(form) + k % form / 8, 4);
+            memcpy(words + 11, block, 4);
+            for (size_t i = 0; i < QKV_CODES_X_WORDS; i++) out[i * rows + r] = words[i];
+        }
+    }
+}
+
+/* Rows of a block, in tiles. */
+static void x_pack_block(void *argument, size_t item, int thread) {
+    (void)thread;
+    const struct product *p = argument;
+    const size_t begin = item * p->rows, end = qkv_min(begin + p->rows, p->call->M);
+    for (size_t row = begin, rows; row < end; row += rows) {
+        rows = end - row >= p->kernels->tile ? p->kernels->tile : end - row >= 2 ? 2 : 1;
+        x_pack_tile(p, row, rows);
+    }
+}
+
 static void product_item(void *argument, size_t item, int thread) {
     const struct product *p = argument;
     const struct qkv_product_call *call = p->call;
@@ -168,9 +198,7 @@ static void product_item(void *argument, size_t item, int thread) {
         const struct panel panel = panel_at(p->kernels, p->weights, call->N, i);
         if (!call->packed) panel_pack(p->kernels, &panel, call->K, own);
         const struct qkv_codes_work work = {.panel = call->packed ? (const char *)call->packed + panel.at : own,
-                                            .x = (const unsigned char *)call->a.data + row * p->ldx,
-                                            .ldx = p->ldx,
-                                            .wide = p->wide,
+                                            .x = p->x + row * (call->K / 32 * QKV_CODES_X_WORDS),
                                             .rows = rows,
                                             .K = call->K,
                                             .sums = sums};
@@ -190,7 +218,7 @@ static void product_plan(const struct qkv_context *ctx, struct product *p) {
     if (work < (double)wanted) wanted = work < 2 ? 1 : (size_t)work;
     const size_t most = qkv_min(qkv_max(l2 / 2 / p->ldx, ROWS_MIN), ROWS_MAX);
     p->row_blocks = qkv_pieces(M, most);
-    p->rows = qkv_pieces(M, p->row_blocks);
+    p->rows = qkv_round_up(qkv_pieces(M, p->row_blocks), p->kernels->tile);
     p->row_blocks = qkv_pieces(M, p->rows);
     p->panels = qkv_pieces(all, qkv_min(qkv_pieces(wanted, p->row_blocks), all));
     p->panel_blocks = qkv_pieces(all, p->panels);
@@ -208,17 +236,18 @@ enum qkv_status qkv_gemm_codes(struct qkv_context *ctx, struct qkv_arena *scratc
                         .kernels = ctx->kernels->codes,
                         .call = call,
                         .weights = call->stored.weights,
-                        .wide = call->a.dtype == QKV_I8_256,
                         .ldx = qkv_type_span(call->a.dtype, call->a.row_stride)};
     product_plan(ctx, &p);
     const size_t mark = qkv_arena_mark(scratch), threads = (size_t)ctx->threads;
     const bool counts = call->epilogue.kind != QKV_EPILOGUE_none;
     p.sums = qkv_arena_take(scratch, threads * p.rows * p.kernels->nr, sizeof *p.sums);
-    if (p.sums && p.panel_bytes) p.own = qkv_arena_take(scratch, threads, p.panel_bytes);
-    if (p.sums && counts) p.counts = qkv_arena_take(scratch, p.row_blocks, sizeof *p.counts);
-    const bool taken = p.sums && (p.own || !p.panel_bytes) && (p.counts || !counts);
+    if (p.sums) p.x = qkv_arena_take(scratch, call->M * (call->K / 32), QKV_CODES_X_WORDS * sizeof *p.x);
+    if (p.x && p.panel_bytes) p.own = qkv_arena_take(scratch, threads, p.panel_bytes);
+    if (p.x && counts) p.counts = qkv_arena_take(scratch, p.row_blocks, sizeof *p.counts);
+    const bool taken = p.x && (p.own || !p.panel_bytes) && (p.counts || !counts);
     if (taken) {
         qkv_epilogue_begin(ctx, call, p.counts, p.row_blocks, p.panel_blocks);
+        qkv_parallel(ctx, p.row_blocks, x_pack_block, &p);
         qkv_parallel(ctx, p.row_blocks * p.panel_blocks, product_item, &p);
     }
     qkv_arena_release(scratch, mark);

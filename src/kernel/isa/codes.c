@@ -10,7 +10,6 @@
 #include "kernel/isa/codes.h"
 
 #include "kernel/isa/isa.h"
-#include "type/type_form.h"
 #include "type/type_unpack.h"
 
 struct shape { /* of the blocks: known when the kernels are compiled */
@@ -68,14 +67,27 @@ static void pack_block(unsigned char *to, size_t row, const struct qkv_type *typ
     if (kind->minimum) memcpy(to + (W + row) * sizeof codes->minimum, &codes->minimum, sizeof codes->minimum);
 }
 
+/* Types whose blocks are read with the instructions of this table. */
+static const struct {
+    const struct qkv_type *type;
+    void (*read)(struct qkv_codes *out, const unsigned char *block);
+} readers[] = {{&qkv_type_q8_0, type_q8_0_read},
+               {&qkv_type_q4_0, type_q4_0_read},
+               {&qkv_type_q4_K, type_q4_K_read},
+               {&qkv_type_q5_K, type_q5_K_read},
+               {&qkv_type_q6_K, type_q6_K_read}};
+
 static void pack(void *panel, const struct qkv_codes_rows *rows) {
     const struct qkv_type *type = rows->type;
     const size_t blocks = rows->K / type->block, bytes = qkv_codes_row_bytes(type, type->block) * W;
+    void (*read)(struct qkv_codes *, const unsigned char *) = type->codes->read;
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++)
+        if (readers[i].type == type) read = readers[i].read;
     if (rows->rows < W) memset(panel, 0, blocks * bytes);
     for (size_t b = 0; b < blocks; b++) {
         for (size_t row = 0; row < rows->rows; row++) {
-            struct qkv_codes codes = {0};
-            type->codes->read(&codes, rows->data + row * rows->bytes + b * type->bytes);
+            struct qkv_codes codes;
+            read(&codes, rows->data + row * rows->bytes + b * type->bytes);
             pack_block((unsigned char *)panel + b * bytes, row, type, &codes);
         }
     }
@@ -100,10 +112,11 @@ QKV_INLINE vi codes_word_of(const struct shape s, const unsigned char *group, co
     return code;
 }
 
-/* 32 numbers of a row of x. */
-struct x_part {
-    const unsigned char *code, *pairs, *sums;
-};
+/* A group of x: word i of row r. */
+enum { X_PAIRS = 8, X_SUMS = 10, X_SCALE = 11 };
+QKV_INLINE vi x_word(const uint32_t *x, const size_t rows, const size_t i, const size_t r) {
+    return vi_set(x[i * rows + r]);
+}
 
 QKV_INLINE int codes_log2(const int n) {
     return n == 1 ? 0 : n == 2 ? 1 : n == 4 ? 2 : n == 8 ? 3 : n == 16 ? 4 : 5;
@@ -111,7 +124,7 @@ QKV_INLINE int codes_log2(const int n) {
 
 /* Adds the products of a group. Sums of pairs have 16 bits: they hold 32 products of codes of 4 bits, with or without
  * `low`, and of 5 bits with it, and 16 of others; so they are added to the totals when a part ends, or before. */
-QKV_INLINE void codes_group(const struct shape s, const size_t rows, const unsigned char *group, const struct x_part *x,
+QKV_INLINE void codes_group(const struct shape s, const size_t rows, const unsigned char *group, const uint32_t *x,
                             const vi *scale, vi *total) {
     const bool halves = s.part == 16 || (s.bits == 5 && !s.low);
     vi sum[QKV_CODES_TILE];
@@ -123,11 +136,11 @@ QKV_INLINE void codes_group(const struct shape s, const size_t rows, const unsig
         for (size_t v = 4 * h; v < 4 * h + 4; v++) {
             const vi code = codes_word_of(s, group, v);
             QKV_UNROLL_LOOP
-            for (size_t r = 0; r < rows; r++) sum[r] = codes_dot(sum[r], code, codes_spread(x[r].code + 4 * v));
+            for (size_t r = 0; r < rows; r++) sum[r] = codes_dot(sum[r], code, x_word(x, rows, v, r));
         }
         QKV_UNROLL_LOOP
         for (size_t r = 0; r < rows; r++)
-            sum[r] = s.low ? codes_less(sum[r], codes_spread(x[r].pairs + 4 * h), codes_log2(-s.low)) : sum[r];
+            sum[r] = s.low ? codes_less(sum[r], x_word(x, rows, X_PAIRS + h, r), codes_log2(-s.low)) : sum[r];
         QKV_UNROLL_LOOP
         for (size_t r = 0; r < rows; r++)
             total[r] = h == 1 || halves ? codes_scaled(total[r], sum[r], scale[s.part == 16 ? h : 0]) : total[r];
@@ -136,7 +149,7 @@ QKV_INLINE void codes_group(const struct shape s, const size_t rows, const unsig
 
 /* The same of codes of 8 bits. */
 QKV_INLINE void codes_group_bytes(const struct shape s, const size_t rows, const unsigned char *group,
-                                  const struct x_part *x, const unsigned char *scales, vi *total) {
+                                  const uint32_t *x, const unsigned char *scales, vi *total) {
     vi sum[QKV_CODES_TILE];
     QKV_UNROLL_LOOP
     for (size_t r = 0; r < rows; r++) sum[r] = s.scales ? vi_set(0) : total[r];
@@ -144,28 +157,11 @@ QKV_INLINE void codes_group_bytes(const struct shape s, const size_t rows, const
     for (size_t v = 0; v < 8; v++) {
         const vi code = codes_word_of(s, group, v);
         QKV_UNROLL_LOOP
-        for (size_t r = 0; r < rows; r++) sum[r] = codes_dot_bytes(sum[r], code, codes_spread(x[r].code + 4 * v));
+        for (size_t r = 0; r < rows; r++) sum[r] = codes_dot_bytes(sum[r], code, x_word(x, rows, v, r));
     }
     QKV_UNROLL_LOOP
     for (size_t r = 0; r < rows; r++)
         total[r] = s.scales ? vi_add(total[r], codes_times(sum[r], codes_load_bytes(scales))) : sum[r];
-}
-
-/* The group of x that begins with number k. */
-QKV_INLINE struct x_part x_part_at(const unsigned char *x, bool wide, size_t k) {
-    if (!wide) {
-        x += k / 32 * TYPE_FORM_BYTES(32);
-        return (struct x_part){x + TYPE_FORM_CODES(32), x + TYPE_FORM_PAIRS, x + TYPE_FORM_SUMS(32)};
-    }
-    x += k / 256 * TYPE_FORM_BYTES(256);
-    k %= 256;
-    return (struct x_part){x + TYPE_FORM_CODES(256) + k, x + TYPE_FORM_PAIRS + k / 4, x + TYPE_FORM_SUMS(256) + k / 8};
-}
-
-QKV_INLINE float x_scale_at(const unsigned char *x, bool wide, size_t k) {
-    float scale;
-    memcpy(&scale, x + (wide ? k / 256 * TYPE_FORM_BYTES(256) : k / 32 * TYPE_FORM_BYTES(32)), sizeof scale);
-    return scale;
 }
 
 QKV_INLINE vf codes_halves(const unsigned char *p) {
@@ -176,12 +172,12 @@ QKV_INLINE vf codes_halves(const unsigned char *p) {
 
 /* Adds the minimums of a group, times the sums of x. */
 QKV_INLINE void codes_minimums(const struct shape s, const size_t rows, const unsigned char *minimums,
-                               const struct x_part *x, vi *less) {
+                               const uint32_t *x, vi *less) {
     const vi pair = !s.scales      ? vi_set(0x00010001)
                     : s.part == 16 ? codes_load_pairs(minimums)
                                    : codes_load_twice(minimums);
     QKV_UNROLL_LOOP
-    for (size_t r = 0; r < rows; r++) less[r] = codes_dot_pairs(less[r], pair, codes_spread(x[r].sums));
+    for (size_t r = 0; r < rows; r++) less[r] = codes_dot_pairs(less[r], pair, x_word(x, rows, X_SUMS, r));
 }
 
 /* Some rows of x. */
@@ -189,8 +185,9 @@ QKV_INLINE void codes_tile(const struct shape s, const size_t rows, const struct
     const size_t parts = s.scales ? shape_parts(s) : 0, groups = s.block / 32;
     const size_t group_bytes = shape_words(s) * WORD;
     const size_t bytes = groups * group_bytes + parts * W * (s.minimum ? 2 : 1) + 2 * W * (s.minimum ? 2 : 1);
-    const bool wide = s.block == 256 || w->wide;
-    const unsigned char *block = w->panel, *x = w->x + row * w->ldx;
+    const size_t x_words = QKV_CODES_X_WORDS * rows;
+    const unsigned char *block = w->panel;
+    const uint32_t *x = w->x + row * (w->K / 32 * QKV_CODES_X_WORDS);
     vf sum[QKV_CODES_TILE];
     QKV_UNROLL_LOOP
     for (size_t r = 0; r < rows; r++) sum[r] = vf_set(0.0f);
@@ -200,24 +197,21 @@ QKV_INLINE void codes_tile(const struct shape s, const size_t rows, const struct
         vi total[QKV_CODES_TILE], less[QKV_CODES_TILE];
         QKV_UNROLL_LOOP
         for (size_t r = 0; r < rows; r++) total[r] = less[r] = vi_set(0);
-        for (size_t g = 0; g < groups; g++) {
-            struct x_part part[QKV_CODES_TILE];
-            QKV_UNROLL_LOOP
-            for (size_t r = 0; r < rows; r++) part[r] = x_part_at(x + r * w->ldx, wide, k + 32 * g);
+        for (size_t g = 0; g < groups; g++, x += x_words) {
             const unsigned char *own = scales + g * (32 / s.part) * W;
             if (s.bits == 8) {
-                codes_group_bytes(s, rows, block + g * group_bytes, part, own, total);
+                codes_group_bytes(s, rows, block + g * group_bytes, x, own, total);
             } else {
                 const vi scale[2] = {s.scales ? codes_load_twice(own) : vi_set(0x00010001),
                                      s.part == 16 ? codes_load_twice(own + W) : vi_set(0)};
-                codes_group(s, rows, block + g * group_bytes, part, scale, total);
+                codes_group(s, rows, block + g * group_bytes, x, scale, total);
             }
-            if (s.minimum) codes_minimums(s, rows, minimums + g * (32 / s.part) * W, part, less);
+            if (s.minimum) codes_minimums(s, rows, minimums + g * (32 / s.part) * W, x, less);
         }
         const vf d = codes_halves(ends), dmin = s.minimum ? codes_halves(ends + 2 * W) : d;
         QKV_UNROLL_LOOP
         for (size_t r = 0; r < rows; r++) {
-            const vf x_scale = vf_set(x_scale_at(x + r * w->ldx, wide, k));
+            const vf x_scale = vf_from_bits(x_word(x - x_words, rows, X_SCALE, r));
             sum[r] = vf_fma(vf_mul(d, x_scale), vf_from_int(total[r]), sum[r]);
             if (s.minimum) sum[r] = vf_fnma(vf_mul(dmin, x_scale), vf_from_int(less[r]), sum[r]);
         }
@@ -270,5 +264,9 @@ static qkv_codes_multiply *multiply(const struct qkv_type *type) {
     return NULL;
 }
 
-const struct qkv_codes_kernels QKV_T(codes_kernels) = {
-    .unit = QKV_CODES_UNIT, .native = QKV_CODES_NATIVE, .nr = W, .pack = pack, .multiply = multiply};
+const struct qkv_codes_kernels QKV_T(codes_kernels) = {.unit = QKV_CODES_UNIT,
+                                                       .native = QKV_CODES_NATIVE,
+                                                       .nr = W,
+                                                       .tile = QKV_CODES_TILE,
+                                                       .pack = pack,
+                                                       .multiply = multiply};

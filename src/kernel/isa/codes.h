@@ -14,12 +14,15 @@
 
 #include "kernel/product.h"
 
-/* The product of some rows of x with a panel. */
+/* x is packed for the kernels in tiles of `tile` rows; the rows that are left fill tiles of 2 rows, and of 1. A tile has
+ * groups of 32 numbers of its rows, one after the other: eight words of four codes, a word of each row after the other,
+ * then so two words of pairs of sums, one of sums, and the scale of the block. */
+enum { QKV_CODES_X_WORDS = 12 }; /* of a row in a group */
+
+/* The product of some rows of packed x, from the first of a tile on, with a panel. */
 struct qkv_codes_work {
     const void *panel;
-    const unsigned char *x;
-    size_t ldx; /* bytes from one row of x to the next */
-    bool wide;  /* x is in blocks of 256, else of 32; blocks of w are at most as long */
+    const uint32_t *x;
     size_t rows, K;
     float *sums; /* (rows, nr) */
 };
@@ -38,7 +41,7 @@ typedef void qkv_codes_multiply(const struct qkv_codes_work *work);
 struct qkv_codes_kernels {
     const char *unit; /* which instructions multiply: "8-bit pairs", "scalar" */
     bool native;      /* there are instructions for it */
-    size_t nr;
+    size_t nr, tile;
     void (*pack)(void *panel, const struct qkv_codes_rows *rows);
     /* The kernel for such weights; NULL: there is none. */
     qkv_codes_multiply *(*multiply)(const struct qkv_type *type);

@@ -319,13 +319,6 @@ QKV_INLINE vi codes_times(vi a, vi b) {
     return vi_load(c.lane);
 }
 #endif
-/* Four bytes in all words. */
-QKV_INLINE vi codes_spread(const unsigned char *p) {
-    uint32_t word;
-    memcpy(&word, p, sizeof word);
-    return vi_set(word);
-}
-
 /* W words of two halves, at any address. */
 QKV_INLINE vi vi_load_words(const uint16_t *p) {
     vi words;

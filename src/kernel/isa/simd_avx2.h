@@ -223,8 +223,11 @@ QKV_INLINE vi codes_load_twice(const unsigned char *p) {
 QKV_INLINE vi codes_load_pairs(const unsigned char *p) {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
+/* The empty statement keeps the order of additions: compilers reorder those of integers until sums leave registers. */
 QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
-    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(code, x));
+    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(code, x));
+    __asm__("" : "+x"(sum));
+    return sum;
 }
 QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
     return _mm256_sub_epi16(sum, _mm256_slli_epi16(pair, bits));
@@ -238,7 +241,9 @@ QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
 /* |code| is at most 128, |x| at most 127: two products fit in 16 bits. */
 QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {
     const vi pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(x, code));
-    return codes_dot_pairs(total, pairs, _mm256_set1_epi16(1));
+    total = codes_dot_pairs(total, pairs, _mm256_set1_epi16(1));
+    __asm__("" : "+x"(total));
+    return total;
 }
 QKV_INLINE vi codes_times(vi a, vi b) {
     return _mm256_mullo_epi32(a, b);
