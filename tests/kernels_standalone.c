@@ -3,8 +3,10 @@
 #include <time.h>
 
 #include "base/backend.h"
+#include "kernel/cpu.h"
 #include "check_attend_bf16.h"
 #include "check_bf16.h"
+#include "check_codes.h"
 #include "check_cuts.h"
 #include "check_gemm.h"
 #include "check_tables.h"
@@ -60,8 +62,26 @@ static void run_attend_bf16_checks(const struct qkv_kernels *k, uint64_t seed) {
     qkv_team_free(&ctx);
 }
 
-/* $QKV_CHECKS chooses among (v)ectors, (p)roducts, (a)ttention, attention in (b)f16, the bits of all (t)ables; unset, all
- * of them run. */
+/* Products of integers of every entry of the build for a table: what a better entry replaces is checked too. */
+#define CODES_ENTRY(name) extern const struct qkv_isa qkv_isa_##name;
+#define X                 CODES_ENTRY
+QKV_ISA_BUILT
+#undef X
+#define X(name) &qkv_isa_##name,
+static const struct qkv_isa *const codes_entries[] = {QKV_ISA_BUILT};
+#undef X
+
+static void run_codes_checks(const struct qkv_kernels *k, struct qkv_random *random) {
+    for (size_t i = 0; i < sizeof codes_entries / sizeof *codes_entries; i++) {
+        const struct qkv_isa *entry = codes_entries[i];
+        const bool own = !strcmp(entry->name, k->isa) || (entry->base && !strcmp(entry->base, k->isa));
+        if (!own || !entry->kernels->codes || !qkv_cpu_has(entry->needs)) continue;
+        for (int round = 0; round < 8; round++) check_codes(entry->kernels->codes, random);
+    }
+}
+
+/* $QKV_CHECKS chooses among (v)ectors, (p)roducts, products of (i)ntegers, (a)ttention, attention in (b)f16, the bits of
+ * all (t)ables; unset, all of them run. */
 static bool chosen(char letter) {
     const char *letters = getenv("QKV_CHECKS");
     return !letters || !*letters || strchr(letters, letter);
@@ -78,6 +98,7 @@ int main(int count, char **text) {
         const int before = check_failures;
         if (chosen('v')) run_vector_checks(k, &random);
         if (chosen('p')) run_gemm_checks(k, &random);
+        if (chosen('i')) run_codes_checks(k, &random);
         if (chosen('a')) run_attend_checks(k, seed);
         if (chosen('t')) run_table_checks(k, &random, seed);
         if (chosen('b')) run_attend_bf16_checks(k, seed);

@@ -65,10 +65,13 @@ enum qkv_precision {
     X(scalar, TABLE)                                                                                                   \
     X(scalarfma, COLUMNS)                                                                                              \
     X(avx2, TABLE)                                                                                                     \
+    X(avxvnni, COLUMNS)                                                                                                \
     X(avx512, TABLE)                                                                                                   \
+    X(avx512vnni, COLUMNS)                                                                                             \
     X(avx512bf16, TABLE)                                                                                               \
     X(amx, TABLE)                                                                                                      \
-    X(neon, TABLE)
+    X(neon, TABLE)                                                                                                     \
+    X(neondot, COLUMNS)
 
 /* Structs of options begin with their size, so that a program goes on with a library of another version. Calls named
  * qkv_…_defaults set it, together with the defaults of the library that runs. A literal has to set it, too; the options

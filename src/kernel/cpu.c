@@ -21,7 +21,8 @@ static const struct cpu_feature {
     {"fma", 1, 0, ECX, 12, YMM},        {"avx", 1, 0, ECX, 28, YMM},        {"f16c", 1, 0, ECX, 29, YMM},
     {"avx2", 7, 0, EBX, 5, YMM},        {"avx512f", 7, 0, EBX, 16, ZMM},    {"avx512dq", 7, 0, EBX, 17, ZMM},
     {"avx512bw", 7, 0, EBX, 30, ZMM},   {"avx512vl", 7, 0, EBX, 31, ZMM},   {"avx512_bf16", 7, 1, EAX, 5, ZMM},
-    {"amx_bf16", 7, 0, EDX, 22, TILES}, {"amx_tile", 7, 0, EDX, 24, TILES},
+    {"amx_bf16", 7, 0, EDX, 22, TILES}, {"amx_tile", 7, 0, EDX, 24, TILES}, {"avx512_vnni", 7, 0, ECX, 11, ZMM},
+    {"avx_vnni", 7, 1, EAX, 4, YMM},
 };
 
 static const struct cpu_feature *cpu_feature(const char *name, size_t length) {
@@ -76,6 +77,7 @@ const char *qkv_cpu_note(void) {
 #include <sys/auxv.h>
 
 static bool cpu_has(const char *name, size_t length) {
+    if (length == 7 && !memcmp(name, "asimddp", length)) return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
     return length == 5 && !memcmp(name, "asimd", length) && (getauxval(AT_HWCAP) & HWCAP_ASIMD);
 }
 

@@ -14,6 +14,7 @@
 
 enum {
     ITEMS_A_THREAD = 4,
+    PANEL_ROWS_MAX = 16,
     ROWS_MIN = 32, /* of x in a block: a panel is read, or packed, once for them */
     ROWS_MAX = 256
 };
@@ -142,17 +143,19 @@ void qkv_codes_pack(struct qkv_context *ctx, void *packed, struct qkv_operand b,
 static void put_sums(const struct product *p, const float *sums, size_t row, size_t rows, const struct panel *panel) {
     const struct qkv_product_call *call = p->call;
     const float *bias = call->bias ? call->bias + panel->column : NULL;
+    const size_t size = qkv_type_size(call->dtype);
     for (size_t r = 0; r < rows; r++, sums += p->kernels->nr) {
         const size_t at = (row + r) * call->ldc + panel->column;
-        char *c = (char *)call->c + at * qkv_type_size(call->dtype);
-        float *out = (float *)(void *)c, own[64];
-        if (call->dtype != QKV_F32) {
-            out = own;
-            if (call->accumulate) qkv_to_float(own, c, call->dtype, panel->rows);
-        }
-        for (size_t j = 0; j < panel->rows; j++)
-            out[j] = sums[j] + (call->accumulate ? out[j] : 0) + (bias ? bias[j] : 0);
-        if (call->dtype != QKV_F32) qkv_from_float(c, own, call->dtype, panel->rows);
+        char *c = (char *)call->c + at * size;
+        float out[PANEL_ROWS_MAX], before[PANEL_ROWS_MAX];
+        memcpy(out, sums, p->kernels->nr * sizeof *out);
+        if (call->accumulate) qkv_to_float(before, c, call->dtype, panel->rows);
+        for (size_t j = 0; call->accumulate && j < panel->rows; j++) out[j] += before[j];
+        for (size_t j = 0; bias && j < panel->rows; j++) out[j] += bias[j];
+        if (call->dtype == QKV_F32)
+            memcpy(c, out, panel->rows * sizeof *out);
+        else
+            qkv_from_float(c, out, call->dtype, panel->rows);
     }
 }
 
@@ -232,6 +235,7 @@ enum qkv_status qkv_gemm_codes(struct qkv_context *ctx, struct qkv_arena *scratc
     if (call->M == 0 || call->N == 0) return QKV_OK;
     assert(call->stored.weights && call->stored.transposed && call->a.column_stride == 1);
     assert(call->a.dtype == QKV_I8_32 || call->a.dtype == QKV_I8_256);
+    assert(ctx->kernels->codes->nr <= PANEL_ROWS_MAX);
     struct product p = {.table = ctx->kernels,
                         .kernels = ctx->kernels->codes,
                         .call = call,

@@ -18,7 +18,10 @@ struct shape { /* of the blocks: known when the kernels are compiled */
     bool scales, minimum;
 };
 
-enum { WORD = 4 * W }; /* bytes of a word for all rows */
+enum {
+    WORD = 4 * W, /* bytes of a word for all rows */
+    AHEAD = 2048  /* bytes that are read ahead */
+};
 
 QKV_INLINE size_t shape_words(const struct shape s) {
     return (size_t)s.bits;
@@ -198,12 +201,14 @@ QKV_INLINE void codes_tile(const struct shape s, const size_t rows, const struct
         QKV_UNROLL_LOOP
         for (size_t r = 0; r < rows; r++) total[r] = less[r] = vi_set(0);
         for (size_t g = 0; g < groups; g++, x += x_words) {
+            QKV_UNROLL_LOOP
+            for (size_t line = 0; line < group_bytes; line += 64) QKV_PREFETCH(block + g * group_bytes + line + AHEAD);
             const unsigned char *own = scales + g * (32 / s.part) * W;
             if (s.bits == 8) {
                 codes_group_bytes(s, rows, block + g * group_bytes, x, own, total);
             } else {
-                const vi scale[2] = {s.scales ? codes_load_twice(own) : vi_set(0x00010001),
-                                     s.part == 16 ? codes_load_twice(own + W) : vi_set(0)};
+                const vi scale[2] = {s.scales ? codes_load_scale(own) : codes_scale(1),
+                                     s.part == 16 ? codes_load_scale(own + W) : vi_set(0)};
                 codes_group(s, rows, block + g * group_bytes, x, scale, total);
             }
             if (s.minimum) codes_minimums(s, rows, minimums + g * (32 / s.part) * W, x, less);

@@ -302,7 +302,14 @@ QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
                      (uint32_t)(codes_half(c.lane[i], 1) * codes_half(d.lane[i], 1));
     return vi_load(t.lane);
 }
-/* Adds the sums of codes_dot, times a scale that codes_load_twice loaded. */
+/* A scale for codes_scaled: one for all rows, or W bytes. */
+QKV_INLINE vi codes_scale(const int scale) {
+    return vi_set(codes_pair(scale, scale));
+}
+QKV_INLINE vi codes_load_scale(const unsigned char *p) {
+    return codes_load_twice(p);
+}
+/* Adds the sums of codes_dot, times a scale. */
 QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
     return codes_dot_pairs(total, sum, scale);
 }

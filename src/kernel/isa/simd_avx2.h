@@ -207,9 +207,6 @@ QKV_INLINE vf f16_of_words(vi words) {
     return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
 
-#define QKV_CODES_UNIT   "pairs of 8-bit products"
-#define QKV_CODES_NATIVE true
-#define QKV_CODES_TILE   4
 QKV_INLINE vi codes_load(const unsigned char *p) {
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }
@@ -223,6 +220,13 @@ QKV_INLINE vi codes_load_twice(const unsigned char *p) {
 QKV_INLINE vi codes_load_pairs(const unsigned char *p) {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
+QKV_INLINE vi codes_times(vi a, vi b) {
+    return _mm256_mullo_epi32(a, b);
+}
+#if !defined(QKV_CODES_UNIT)
+#define QKV_CODES_UNIT   "pairs of 8-bit products"
+#define QKV_CODES_NATIVE true
+#define QKV_CODES_TILE   4 /* 4 sums, totals and minimums, a code, a word of x and a mask of 16 registers */
 /* The empty statement keeps the order of additions: compilers reorder those of integers until sums leave registers. */
 QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
     sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(code, x));
@@ -235,6 +239,12 @@ QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
 QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
     return _mm256_add_epi32(total, _mm256_madd_epi16(a, b));
 }
+QKV_INLINE vi codes_scale(const int scale) {
+    return _mm256_set1_epi16((short)scale);
+}
+QKV_INLINE vi codes_load_scale(const unsigned char *p) {
+    return codes_load_twice(p);
+}
 QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
     return codes_dot_pairs(total, sum, scale);
 }
@@ -245,9 +255,7 @@ QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {
     __asm__("" : "+x"(total));
     return total;
 }
-QKV_INLINE vi codes_times(vi a, vi b) {
-    return _mm256_mullo_epi32(a, b);
-}
+#endif
 
 QKV_INLINE float vf_sum(vf a) {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));

@@ -331,4 +331,59 @@ QKV_INLINE double vd_sum(vd a) {
     __m128d t = _mm_add_pd(_mm256_castpd256_pd128(h), _mm256_extractf128_pd(h, 1));
     return _mm_cvtsd_f64(_mm_add_sd(t, _mm_unpackhi_pd(t, t)));
 }
+
+QKV_INLINE vi codes_load(const unsigned char *p) {
+    return _mm512_loadu_si512(p);
+}
+QKV_INLINE vi codes_load_bytes(const unsigned char *p) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+QKV_INLINE vi codes_load_twice(const unsigned char *p) {
+    const vi bytes = codes_load_bytes(p);
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, bytes, _mm512_slli_epi32(bytes, 16));
+}
+QKV_INLINE vi codes_load_pairs(const unsigned char *p) {
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+QKV_INLINE vi codes_times(vi a, vi b) {
+    return _mm512_mullo_epi32(a, b);
+}
+/* x with the signs of codes. */
+QKV_INLINE vi codes_signed(vi x, vi code) {
+    return _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(code), _mm512_setzero_si512(), x);
+}
+#if !defined(QKV_CODES_UNIT)
+#define QKV_CODES_UNIT   "pairs of 8-bit products"
+#define QKV_CODES_NATIVE true
+#define QKV_CODES_TILE   8 /* 8 sums, totals and minimums, a code, a word of x and a mask of 32 registers */
+/* The empty statement keeps the order of additions: compilers reorder those of integers until sums leave registers. */
+QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
+    sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16(code, x));
+    __asm__("" : "+v"(sum));
+    return sum;
+}
+QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
+    return _mm512_sub_epi16(sum, _mm512_slli_epi16(pair, (unsigned)bits));
+}
+QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
+    return _mm512_add_epi32(total, _mm512_madd_epi16(a, b));
+}
+QKV_INLINE vi codes_scale(const int scale) {
+    return _mm512_set1_epi16((short)scale);
+}
+QKV_INLINE vi codes_load_scale(const unsigned char *p) {
+    return codes_load_twice(p);
+}
+QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
+    return codes_dot_pairs(total, sum, scale);
+}
+/* |code| is at most 128, |x| at most 127: two products fit in 16 bits. */
+QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {
+    const vi pairs = _mm512_maddubs_epi16(_mm512_abs_epi8(code), codes_signed(x, code));
+    total = codes_dot_pairs(total, pairs, _mm512_set1_epi16(1));
+    __asm__("" : "+v"(total));
+    return total;
+}
+#endif
+
 #endif

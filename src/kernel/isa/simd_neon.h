@@ -259,4 +259,61 @@ QKV_INLINE double vd_sum(vd a) {
     float64x2_t s = vaddq_f64(a.low, a.high);
     return vgetq_lane_f64(s, 0) + vgetq_lane_f64(s, 1);
 }
+
+QKV_INLINE vi codes_load(const unsigned char *p) {
+    return vreinterpretq_u32_u8(vld1q_u8(p));
+}
+/* W bytes with signs, as integers of 16 bits in the lower half. */
+QKV_INLINE int16x8_t codes_load_halves(const unsigned char *p) {
+    uint32_t bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    return vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(bytes)));
+}
+QKV_INLINE vi codes_load_bytes(const unsigned char *p) {
+    return vreinterpretq_u32_s32(vmovl_s16(vget_low_s16(codes_load_halves(p))));
+}
+QKV_INLINE vi codes_load_twice(const unsigned char *p) {
+    const int16x8_t halves = codes_load_halves(p);
+    return vreinterpretq_u32_s16(vzip1q_s16(halves, halves));
+}
+QKV_INLINE vi codes_load_pairs(const unsigned char *p) {
+    return vreinterpretq_u32_s16(vmovl_s8(vld1_s8((const int8_t *)p)));
+}
+QKV_INLINE vi codes_times(vi a, vi b) {
+    return vmulq_u32(a, b);
+}
+QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
+    const int16x8_t c = vreinterpretq_s16_u32(a), d = vreinterpretq_s16_u32(b);
+    const int32x4_t low = vmull_s16(vget_low_s16(c), vget_low_s16(d)), high = vmull_high_s16(c, d);
+    return vaddq_u32(total, vreinterpretq_u32_s32(vpaddq_s32(low, high)));
+}
+#if !defined(QKV_CODES_UNIT)
+#define QKV_CODES_UNIT   "pairs of 8-bit products"
+#define QKV_CODES_NATIVE true
+#define QKV_CODES_TILE   4
+QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
+    const int8x16_t c = vreinterpretq_s8_u32(code), d = vreinterpretq_s8_u32(x);
+    const int16x8_t pairs = vpaddq_s16(vmull_s8(vget_low_s8(c), vget_low_s8(d)), vmull_high_s8(c, d));
+    return vreinterpretq_u32_s16(vaddq_s16(vreinterpretq_s16_u32(sum), pairs));
+}
+QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
+    const int16x8_t shifted = vshlq_s16(vreinterpretq_s16_u32(pair), vdupq_n_s16((int16_t)bits));
+    return vreinterpretq_u32_s16(vsubq_s16(vreinterpretq_s16_u32(sum), shifted));
+}
+QKV_INLINE vi codes_scale(const int scale) {
+    return vreinterpretq_u32_s16(vdupq_n_s16((int16_t)scale));
+}
+QKV_INLINE vi codes_load_scale(const unsigned char *p) {
+    return codes_load_twice(p);
+}
+QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
+    return codes_dot_pairs(total, sum, scale);
+}
+/* A pair is at most 128 · 127 · 2, which fits in 16 bits. */
+QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {
+    const int16x8_t pairs = vreinterpretq_s16_u32(codes_dot(vi_set(0), code, x));
+    return vreinterpretq_u32_s32(vpadalq_s16(vreinterpretq_s32_u32(total), pairs));
+}
+#endif
+
 #endif

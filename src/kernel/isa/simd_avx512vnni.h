@@ -1,0 +1,40 @@
+/* simd_avx512vnni.h: AVX-512 with sums of four products of 8 bits (AVX-512 VNNI). */
+#ifndef QKV_SIMD_AVX512VNNI_H
+#define QKV_SIMD_AVX512VNNI_H
+
+#define QKV_ISA_BASE               avx512
+#define QKV_ISA_COLUMNS(X)         X(codes)
+#define QKV_ISA_NEEDS_avx512vnni   "avx512_vnni"
+#define QKV_ISA_OPTIONS_avx512vnni "-mavx512vnni"
+
+#define QKV_CODES_UNIT   "8-bit dot products"
+#define QKV_CODES_NATIVE true
+#define QKV_CODES_TILE   8
+#include "kernel/isa/simd_avx512.h"
+
+/* Sums are integers of 32 bits. The empty statement keeps the order of additions. */
+QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
+    sum = _mm512_dpbusd_epi32(sum, code, x);
+    __asm__("" : "+v"(sum));
+    return sum;
+}
+QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
+    return _mm512_dpwssd_epi32(total, a, b);
+}
+QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
+    return codes_dot_pairs(sum, pair, _mm512_set1_epi16((short)-(1 << bits)));
+}
+QKV_INLINE vi codes_scale(const int scale) {
+    return vi_set((uint32_t)scale);
+}
+QKV_INLINE vi codes_load_scale(const unsigned char *p) {
+    return codes_load_bytes(p);
+}
+QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
+    return vi_add(total, codes_times(sum, scale));
+}
+QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {
+    return codes_dot(total, _mm512_abs_epi8(code), codes_signed(x, code));
+}
+
+#endif

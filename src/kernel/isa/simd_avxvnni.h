@@ -1,0 +1,40 @@
+/* simd_avxvnni.h: AVX2 with sums of four products of 8 bits (AVX-VNNI). */
+#ifndef QKV_SIMD_AVXVNNI_H
+#define QKV_SIMD_AVXVNNI_H
+
+#define QKV_ISA_BASE            avx2
+#define QKV_ISA_COLUMNS(X)      X(codes)
+#define QKV_ISA_NEEDS_avxvnni   "avx_vnni"
+#define QKV_ISA_OPTIONS_avxvnni "-mavxvnni"
+
+#define QKV_CODES_UNIT   "8-bit dot products"
+#define QKV_CODES_NATIVE true
+#define QKV_CODES_TILE   4
+#include "kernel/isa/simd_avx2.h"
+
+/* Sums are integers of 32 bits. The empty statement keeps the order of additions. */
+QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
+    sum = _mm256_dpbusd_avx_epi32(sum, code, x);
+    __asm__("" : "+x"(sum));
+    return sum;
+}
+QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
+    return _mm256_dpwssd_avx_epi32(total, a, b);
+}
+QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
+    return codes_dot_pairs(sum, pair, _mm256_set1_epi16((short)-(1 << bits)));
+}
+QKV_INLINE vi codes_scale(const int scale) {
+    return vi_set((uint32_t)scale);
+}
+QKV_INLINE vi codes_load_scale(const unsigned char *p) {
+    return codes_load_bytes(p);
+}
+QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
+    return vi_add(total, codes_times(sum, scale));
+}
+QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {
+    return codes_dot(total, _mm256_abs_epi8(code), _mm256_sign_epi8(x, code));
+}
+
+#endif
