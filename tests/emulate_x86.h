@@ -29,6 +29,43 @@ static inline __m512i emulated_cvtepu16_epi32(__m256i a) {
     for (int i = 0; i < 16; i++) words[i] = halves[i];
     return _mm512_loadu_si512(words);
 }
+static inline __m512i emulated_cvtepi8_epi32(__m128i a) {
+    int8_t bytes[16];
+    int32_t words[16];
+    memcpy(bytes, &a, sizeof bytes);
+    for (int i = 0; i < 16; i++) words[i] = bytes[i];
+    return _mm512_loadu_si512(words);
+}
+/* In each word, a + b0·c0 + b1·c1 of halves with signs. */
+static inline __m512i emulated_dpwssd(__m512i a, __m512i b, __m512i c) {
+    int32_t words[16];
+    int16_t left[32], right[32];
+    memcpy(words, &a, sizeof words), memcpy(left, &b, sizeof left), memcpy(right, &c, sizeof right);
+    for (int i = 0; i < 16; i++)
+        words[i] = (int32_t)((uint32_t)words[i] + (uint32_t)(left[2 * i] * right[2 * i]) +
+                             (uint32_t)(left[2 * i + 1] * right[2 * i + 1]));
+    return _mm512_loadu_si512(words);
+}
+static inline __m512i emulated_madd_epi16(__m512i b, __m512i c) {
+    return emulated_dpwssd(_mm512_setzero_si512(), b, c);
+}
+/* In each word, a and the four products of bytes: without signs in b, with signs in c. */
+static inline __m512i emulated_dpbusd(__m512i a, __m512i b, __m512i c) {
+    int32_t words[16];
+    uint8_t left[64];
+    int8_t right[64];
+    memcpy(words, &a, sizeof words), memcpy(left, &b, sizeof left), memcpy(right, &c, sizeof right);
+    for (int i = 0; i < 64; i++) words[i / 4] = (int32_t)((uint32_t)words[i / 4] + (uint32_t)(left[i] * right[i]));
+    return _mm512_loadu_si512(words);
+}
+static inline __m256i emulated_dpbusd_avx(__m256i a, __m256i b, __m256i c) {
+    return _mm512_castsi512_si256(
+        emulated_dpbusd(_mm512_castsi256_si512(a), _mm512_castsi256_si512(b), _mm512_castsi256_si512(c)));
+}
+static inline __m256i emulated_dpwssd_avx(__m256i a, __m256i b, __m256i c) {
+    return _mm512_castsi512_si256(
+        emulated_dpwssd(_mm512_castsi256_si512(a), _mm512_castsi256_si512(b), _mm512_castsi256_si512(c)));
+}
 static inline __m512 emulated_cvtph_ps(__m256i a) {
     _Float16 halves[16];
     float floats[16];
@@ -198,6 +235,18 @@ static inline void emulated_dpbf16ps(int c, int a, int b) {
 #define _mm512_cvtepi32_epi16 emulated_cvtepi32_epi16
 #undef _mm512_cvtepu16_epi32
 #define _mm512_cvtepu16_epi32 emulated_cvtepu16_epi32
+#undef _mm512_cvtepi8_epi32
+#define _mm512_cvtepi8_epi32 emulated_cvtepi8_epi32
+#undef _mm512_madd_epi16
+#define _mm512_madd_epi16 emulated_madd_epi16
+#undef _mm512_dpwssd_epi32
+#define _mm512_dpwssd_epi32 emulated_dpwssd
+#undef _mm512_dpbusd_epi32
+#define _mm512_dpbusd_epi32 emulated_dpbusd
+#undef _mm256_dpbusd_avx_epi32
+#define _mm256_dpbusd_avx_epi32 emulated_dpbusd_avx
+#undef _mm256_dpwssd_avx_epi32
+#define _mm256_dpwssd_avx_epi32 emulated_dpwssd_avx
 #undef _mm512_cvtph_ps
 #define _mm512_cvtph_ps emulated_cvtph_ps
 #undef _mm512_cvtps_ph

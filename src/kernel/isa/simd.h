@@ -89,6 +89,14 @@
 #define QKV_WHOLE(n) false
 #endif
 
+/* A sum keeps its place in the order of additions: compilers reorder those of integers until the sums of a tile no longer
+ * fit into registers. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(QKV_EMULATE_X86)
+#define QKV_KEEP(sum) __asm__("" : "+v"(sum))
+#else
+#define QKV_KEEP(sum) ((void)(sum))
+#endif
+
 /* Prefetches memory that will be read soon. */
 #if defined(__GNUC__)
 #define QKV_PREFETCH(address) __builtin_prefetch((address), 0, 2)

@@ -227,10 +227,9 @@ QKV_INLINE vi codes_times(vi a, vi b) {
 #define QKV_CODES_UNIT   "pairs of 8-bit products"
 #define QKV_CODES_NATIVE true
 #define QKV_CODES_TILE   4 /* 4 sums, totals and minimums, a code, a word of x and a mask of 16 registers */
-/* The empty statement keeps the order of additions: compilers reorder those of integers until sums leave registers. */
 QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
     sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(code, x));
-    __asm__("" : "+x"(sum));
+    QKV_KEEP(sum);
     return sum;
 }
 QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
@@ -252,7 +251,7 @@ QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
 QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {
     const vi pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(code), _mm256_sign_epi8(x, code));
     total = codes_dot_pairs(total, pairs, _mm256_set1_epi16(1));
-    __asm__("" : "+x"(total));
+    QKV_KEEP(total);
     return total;
 }
 #endif

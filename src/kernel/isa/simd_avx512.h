@@ -356,10 +356,9 @@ QKV_INLINE vi codes_signed(vi x, vi code) {
 #define QKV_CODES_UNIT   "pairs of 8-bit products"
 #define QKV_CODES_NATIVE true
 #define QKV_CODES_TILE   8 /* 8 sums, totals and minimums, a code, a word of x and a mask of 32 registers */
-/* The empty statement keeps the order of additions: compilers reorder those of integers until sums leave registers. */
 QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
     sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16(code, x));
-    __asm__("" : "+v"(sum));
+    QKV_KEEP(sum);
     return sum;
 }
 QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
@@ -381,7 +380,7 @@ QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
 QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {
     const vi pairs = _mm512_maddubs_epi16(_mm512_abs_epi8(code), codes_signed(x, code));
     total = codes_dot_pairs(total, pairs, _mm512_set1_epi16(1));
-    __asm__("" : "+v"(total));
+    QKV_KEEP(total);
     return total;
 }
 #endif

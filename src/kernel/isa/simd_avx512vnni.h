@@ -12,10 +12,10 @@
 #define QKV_CODES_TILE   8
 #include "kernel/isa/simd_avx512.h"
 
-/* Sums are integers of 32 bits. The empty statement keeps the order of additions. */
+/* Sums are integers of 32 bits. */
 QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
     sum = _mm512_dpbusd_epi32(sum, code, x);
-    __asm__("" : "+v"(sum));
+    QKV_KEEP(sum);
     return sum;
 }
 QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {

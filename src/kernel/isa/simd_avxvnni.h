@@ -10,12 +10,15 @@
 #define QKV_CODES_UNIT   "8-bit dot products"
 #define QKV_CODES_NATIVE true
 #define QKV_CODES_TILE   4
+#if defined(QKV_EMULATE_X86) /* in tests only */
+#include "emulate_x86.h"
+#endif
 #include "kernel/isa/simd_avx2.h"
 
-/* Sums are integers of 32 bits. The empty statement keeps the order of additions. */
+/* Sums are integers of 32 bits. */
 QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
     sum = _mm256_dpbusd_avx_epi32(sum, code, x);
-    __asm__("" : "+x"(sum));
+    QKV_KEEP(sum);
     return sum;
 }
 QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
