@@ -169,10 +169,10 @@ static void typed_start(struct attend_case *c) {
     a->k = a->v = (struct qkv_heads){0};
 }
 
-/* Copies the rows of these pages as fp32, head by head, in numbers that a page type holds, some of them spoilt; the
- * copies replace those of the case. */
+/* Copies the rows of these pages as fp32, head by head, in numbers that a page type holds, this share of them spoilt;
+ * the copies replace those of the case. */
 static float *typed_rows(const struct paged_case *p, struct qkv_heads *x, size_t columns,
-                         const struct qkv_page_type *type, struct qkv_random *random) {
+                         const struct qkv_page_type *type, double spoil, struct qkv_random *random) {
     const size_t rows = p->a.pages.count * p->a.pages.positions, width = p->a.Hkv * columns;
     float *data = malloc((rows * width + 1) * sizeof *data);
     const float spoilt[] = {NAN, INFINITY, 1e-39f};
@@ -183,7 +183,7 @@ static float *typed_rows(const struct paged_case *p, struct qkv_heads *x, size_t
             float *to = data + row * width + n * columns;
             for (size_t c = 0; c < columns; c++)
                 to[c] =
-                    attend_chance(random, 0.002) ? spoilt[attend_uniform(random, 0, 2)] : attend_get(x, 0, row, n, c);
+                    attend_chance(random, spoil) ? spoilt[attend_uniform(random, 0, 2)] : attend_get(x, 0, row, n, c);
             qkv_from_float(stored, to, type->dtype, columns);
             qkv_to_float(to, stored, type->dtype, columns);
         }
@@ -307,13 +307,13 @@ static void results_free(struct results *r) {
 
 /* Compares the case in pages of these types with the same numbers in rows of fp32. */
 static void typed_expect(struct qkv_context *ctx, struct attend_case *c, struct paged_case *p,
-                         struct qkv_page_types types, bool shared, struct qkv_random *random) {
+                         struct qkv_page_types types, bool shared, double spoil, struct qkv_random *random) {
     struct qkv_attend *a = &p->a;
-    float *k = typed_rows(p, &a->past_k, a->D, types.k, random), *v = k;
+    float *k = typed_rows(p, &a->past_k, a->D, types.k, spoil, random), *v = k;
     if (shared)
         a->past_v = a->past_k;
     else
-        v = typed_rows(p, &a->past_v, a->Dv, types.v, random);
+        v = typed_rows(p, &a->past_v, a->Dv, types.v, spoil, random);
     struct qkv_arena scratch;
     assert_int_equal(qkv_arena_create(ctx, &scratch, SCRATCH, "scratch"), QKV_OK);
     a->pages.k = a->pages.v = &qkv_page_type_f32;
@@ -367,11 +367,90 @@ static void pages_of_all_types_have_the_bits_of_rows(void **state) {
                                     attend_uniform(&random, 1, 200)};
             paged_make(&p, &c, &random, sizes[attend_chance(&random, 0.5) ? 0 : attend_uniform(&random, 0, 3)],
                        attend_chance(&random, 0.5));
-            typed_expect(ctx, &c, &p, types, heads.shared, &random);
+            typed_expect(ctx, &c, &p, types, heads.shared, 0.002, &random);
             paged_free(&p);
             attend_case_free(&c);
         }
     }
+}
+
+/* ---- types of blocks -------------------------------------------------------------------------------------------- */
+
+/* A page type whose numbers share scales: each of them in turn. */
+static const struct qkv_page_type *blocks_type(size_t turn) {
+    const struct qkv_page_type *type, *found[16];
+    size_t count = 0;
+    for (size_t i = 0; (type = qkv_page_type_at(i)); i++)
+        if (qkv_types[type->dtype]->block > 1) found[count++] = type;
+    assert_true(count > 0);
+    return found[turn % count];
+}
+
+/* Numbers of a case as a type stores them. */
+static void blocks_round(const struct attend_case *c, const struct qkv_heads *x, size_t columns,
+                         const struct qkv_page_type *type) {
+    const struct qkv_attend *a = &c->a;
+    float numbers[128];
+    double stored[128];
+    assert_true(columns <= TEST_COUNT(numbers));
+    for (size_t at = 0; at < a->B * a->Tk * a->Hkv; at++) {
+        const size_t b = at / a->Hkv / a->Tk, j = at / a->Hkv % a->Tk, n = at % a->Hkv;
+        for (size_t d = 0; d < columns; d++) numbers[d] = attend_get(x, b, j, n, d);
+        qkv_from_float(stored, numbers, type->dtype, columns);
+        qkv_to_float(numbers, stored, type->dtype, columns);
+        for (size_t d = 0; d < columns; d++) attend_set(x, b, j, n, d, numbers[d]);
+    }
+}
+
+/* Decoding and short prompts with rows of 1 to 8 queries for a key, which a kernel may read where they are stored, and
+ * longer prompts. */
+static void blocks_case(struct attend_case *c, size_t i, struct qkv_random *random) {
+    static const size_t keys[] = {600, 1, 15, 16, 64, 65, 130, 200}, widths[] = {32, 64, 96, 128};
+    *c = (struct attend_case){.a = {.B = 1 + i % 2, .Hkv = 2, .Tq = i % 8 == 7 ? 20 : 1 + i % 3 / 2}};
+    c->a.H = 2 * (1 + attend_uniform(random, 0, c->a.Tq > 1 ? 2 : 7));
+    c->a.Tk = keys[i % TEST_COUNT(keys)];
+    c->a.D = widths[attend_uniform(random, 0, 3)], c->a.Dv = widths[attend_uniform(random, 0, 3)];
+    c->a.scale = (float)(1 / sqrt((double)c->a.D));
+    if (i % 5 == 4) c->a.softcap = 2;
+    attend_case_fill(c, random, i % 3 ? attend_uniform(random, 0, 4) : 0,
+                     (struct attend_extras){.mask = i % 7 == 6, .attention_bias = i % 11 == 10});
+    if (i % 4 == 3) attend_case_sinks(c, random);
+}
+
+/* Also attention in double precision over the numbers that the pages hold. */
+static void pages_of_blocks_have_the_bits_of_rows(void **state) {
+    struct fixture f;
+    struct qkv_context *ctx;
+    size_t count = 0, compared = 0;
+    (void)state;
+    while (qkv_page_type_at(count)) count++;
+    FOR_PRECISIONS(f, ctx) {
+        struct qkv_random random = test_random(3);
+        for (size_t i = 0; i < cases(24); i++) {
+            const struct qkv_page_type *blocks = blocks_type(i), *other = qkv_page_type_at(i / 4 % count);
+            const struct qkv_page_types types = {.k = i % 4 == 1 ? other : blocks, .v = i % 4 == 2 ? other : blocks};
+            struct attend_case c;
+            struct paged_case p;
+            struct attend_answer answer;
+            blocks_case(&c, i, &random);
+            typed_start(&c);
+            blocks_round(&c, &c.a.past_k, c.a.D, types.k);
+            blocks_round(&c, &c.a.past_v, c.a.Dv, types.v);
+            const size_t sizes[] = {QKV_ATTEND_BLOCK, QKV_ATTEND_BLOCK, c.a.Tk + i % 9, 48, 1 + i};
+            paged_make(&p, &c, &random, sizes[i % TEST_COUNT(sizes)], false);
+            typed_expect(ctx, &c, &p, types, false, i % 6 == 5 ? 0.002 : 0, &random);
+            if (i % 6 != 5 && ctx->precision == QKV_FP32) {
+                attend_reference(&c, false, &answer);
+                const double error = attend_difference(&c, ATTEND_Y, answer.y, 0, c.a.Tq, 0.05);
+                if (!(error <= 1e-5)) fail_msg("%s: %s: error %g", ctx->kernels->isa, c.text, error);
+                attend_answer_free(&answer);
+                compared++;
+            }
+            paged_free(&p);
+            attend_case_free(&c);
+        }
+    }
+    assert_true(compared > 0);
 }
 
 static void page_tables_that_make_no_sense_are_refused(void **state) {
@@ -417,6 +496,7 @@ int main(void) {
         cmocka_unit_test(keys_in_pages_have_the_bits_of_keys_side_by_side),
         cmocka_unit_test(long_sequences_go_over_many_pages),
         cmocka_unit_test(pages_of_all_types_have_the_bits_of_rows),
+        cmocka_unit_test(pages_of_blocks_have_the_bits_of_rows),
         cmocka_unit_test(page_tables_that_make_no_sense_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

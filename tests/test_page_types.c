@@ -22,11 +22,18 @@ static const char both[] =
     "\"encoder\": {\"layers\": 1, \"attention\": {\"heads\": 4}}, "
     "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4, \"kv_heads\": 2}}}";
 
-static struct qkv_model *make_latent(void) {
-    static const char *const settings[] = {"context=300", "vocab=23"};
+/* Heads of whole blocks of 32 channels. */
+static const char blocks[] = "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 23, \"d_model\": 16, \"context\": 300, "
+                             "\"position\": {\"kind\": \"rope\"}, "
+                             "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4, \"kv_heads\": 2, "
+                             "\"head_dim\": 32, \"value_dim\": 64}}}";
+
+/* Latents of 64 channels, and 16 of a rotated key, or 32, so that rows are whole blocks. */
+static struct qkv_model *make_latent(bool whole) {
+    static const char *const settings[] = {"context=300", "vocab=23", "decoder.attention.latent.rope_dim=32"};
     OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_model *m;
-    assert_ok(ctx, qkv_spec_preset(ctx, &spec, "mla-tiny", settings, TEST_COUNT(settings)));
+    assert_ok(ctx, qkv_spec_preset(ctx, &spec, "mla-tiny", settings, whole ? 3 : 2));
     assert_ok(ctx, qkv_model_create(ctx, &spec, 5, &m));
     return m;
 }
@@ -50,10 +57,39 @@ static bool holds_all(const struct qkv_page_type *type) {
     return !memcmp(back, numbers, sizeof back);
 }
 
+/* Rows of fp32 with the numbers of a type of blocks: each block is rounded as the type `of` rounds it. */
+struct rounded_rows {
+    struct qkv_page_type rows;
+    const struct qkv_page_type *of;
+};
+
+static void rounded_put(const struct qkv_pages *pages, const struct qkv_page_part *part,
+                        const struct qkv_page_rows *rows) {
+    const enum qkv_dtype dtype = ((const struct rounded_rows *)(const void *)pages->type)->of->dtype;
+    const size_t width = part->heads * pages->columns;
+    float numbers[512];
+    double stored[512];
+    assert_true(width <= TEST_COUNT(numbers));
+    for (size_t i = 0; i < part->count; i++) {
+        struct qkv_page_part one = *part;
+        one.first += i, one.count = 1;
+        qkv_to_float(numbers, (const char *)rows->data + qkv_type_span(rows->dtype, i * rows->stride), rows->dtype,
+                     width);
+        qkv_from_float(stored, numbers, dtype, width);
+        qkv_to_float(numbers, stored, dtype, width);
+        qkv_page_type_f32.put(pages, &one, &(struct qkv_page_rows){numbers, QKV_F32, width});
+    }
+}
+
 /* A type of rows that has the same numbers in this context; NULL: there is no other than the type itself. */
 static const struct qkv_page_type *rows_like(const struct qkv_page_type *type) {
+    static struct rounded_rows rounded[QKV_DTYPE_COUNT];
     if (holds_all(type)) return &qkv_page_type_f32;
-    return qkv_page_type_of_rows(type->dtype);
+    if (qkv_types[type->dtype]->block == 1) return qkv_page_type_of_rows(type->dtype);
+    struct rounded_rows *r = &rounded[type->dtype];
+    *r = (struct rounded_rows){qkv_page_type_f32, type};
+    r->rows.put = rounded_put;
+    return &r->rows;
 }
 
 /* Calls `run` with every pair of types that holds the heads of the decoder's first layer, and with the usual types, and
@@ -125,11 +161,12 @@ static size_t run_sessions(struct qkv_model *m, float *scores) {
 
 static void sessions_and_forks_have_the_bits_of_rows(void **state) {
     (void)state;
-    struct qkv_model *m = fixture_model(ctx, alone, NULL, 0, 3, 0.2), *latent = make_latent();
-    each_pair(m, run_sessions);
-    each_pair(latent, run_sessions);
-    qkv_model_free(m);
-    qkv_model_free(latent);
+    struct qkv_model *models[] = {fixture_model(ctx, alone, NULL, 0, 3, 0.2),
+                                  fixture_model(ctx, blocks, NULL, 0, 3, 0.2), make_latent(false), make_latent(true)};
+    for (size_t i = 0; i < TEST_COUNT(models); i++) {
+        each_pair(models[i], run_sessions);
+        qkv_model_free(models[i]);
+    }
 }
 
 /* ---- rows and beams ---------------------------------------------------------------------------------------------- */
@@ -178,14 +215,14 @@ static size_t run_encoded(struct qkv_model *m, float *scores) {
 
 static void rows_of_a_decoder_have_the_bits_of_rows(void **state) {
     (void)state;
-    struct qkv_model *m = fixture_model(ctx, alone, NULL, 0, 3, 0.2), *pair = fixture_model(ctx, both, NULL, 0, 4, 0.2);
-    struct qkv_model *latent = make_latent();
-    each_pair(m, run_decoder);
-    each_pair(latent, run_decoder);
-    each_pair(pair, run_encoded);
-    qkv_model_free(m);
-    qkv_model_free(pair);
-    qkv_model_free(latent);
+    static const char *const wide[] = {"decoder.attention.head_dim=32", "decoder.cross.head_dim=32"};
+    struct qkv_model *models[] = {fixture_model(ctx, alone, NULL, 0, 3, 0.2),
+                                  fixture_model(ctx, blocks, NULL, 0, 3, 0.2), make_latent(false),
+                                  fixture_model(ctx, both, NULL, 0, 4, 0.2), fixture_model(ctx, both, wide, 2, 4, 0.2)};
+    for (size_t i = 0; i < TEST_COUNT(models); i++) {
+        each_pair(models[i], i < 3 ? run_decoder : run_encoded);
+        qkv_model_free(models[i]);
+    }
 }
 
 struct found {
@@ -239,10 +276,15 @@ static void beams_have_the_bits_of_rows(void **state) {
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
-static void plans_count_the_pages_that_sessions_take(void **state) {
-    (void)state;
-    struct qkv_model *m = fixture_model(ctx, alone, NULL, 0, 3, 0.2), *plan;
-    const struct qkv_page_heads heads = qkv_cache_heads(&m->spec.decoder.kinds[0].attention);
+/* Whether whole pages have the bytes of their numbers, without padding. */
+static bool exact(const struct qkv_page_type *type) {
+    return type->rows || qkv_types[type->dtype]->block > 1;
+}
+
+static void plans_of(const char *text) {
+    struct qkv_model *m = fixture_model(ctx, text, NULL, 0, 3, 0.2), *plan;
+    const struct qkv_attention_spec *attention = &m->spec.decoder.kinds[0].attention;
+    const struct qkv_page_heads heads = qkv_cache_heads(attention);
     struct qkv_page_types pair = {.precision = qkv_context_precision(ctx)};
     assert_ok(ctx, qkv_model_plan(ctx, &m->spec, &plan));
     for (size_t k = 0; (pair.k = qkv_page_type_at(k)); k++)
@@ -254,15 +296,22 @@ static void plans_count_the_pages_that_sessions_take(void **state) {
             assert_ok(ctx, qkv_session_create(m, NULL, &s));
             assert_ok(ctx, qkv_model_costs(plan, 1, CONTEXT, &costs));
             assert_int_equal(costs.page_bytes, qkv_session_pages(s).bytes);
-            const struct qkv_key_values kv = qkv_key_values_of(ctx, &m->spec.decoder.kinds[0].attention, pair, 128);
+            const struct qkv_key_values kv = qkv_key_values_of(ctx, attention, pair, 128);
             assert_int_equal(costs.page_bytes, 2 * (kv.k.bytes + kv.v.bytes));
-            if (pair.k->rows && pair.v->rows)
-                assert_int_equal(costs.page_bytes,
-                                 2 * 128 * 2 * (6 * qkv_type_size(pair.k->dtype) + 10 * qkv_type_size(pair.v->dtype)));
+            if (exact(pair.k) && exact(pair.v))
+                assert_int_equal(costs.page_bytes, 2 * 128 * 2 *
+                                                       (qkv_type_span(pair.k->dtype, heads.k_columns) +
+                                                        qkv_type_span(pair.v->dtype, heads.v_columns)));
             qkv_session_free(s);
         }
     qkv_model_free(m);
     qkv_model_free(plan);
+}
+
+static void plans_count_the_pages_that_sessions_take(void **state) {
+    (void)state;
+    plans_of(alone);
+    plans_of(blocks);
 }
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
@@ -331,8 +380,13 @@ static void types_that_do_not_hold_the_heads_are_refused(void **state) {
         "whose values are 64 of the 80 channels of the keys", "(choose f32,"};
     static const char *const apart[] = {"keys are to be stored as f32 and values as bf16_packed, but in layer 0",
                                         "choose one type for both: f32,"};
-    struct qkv_model *m = fixture_model(ctx, alone, wide, 2, 3, 0.2);
+    static const char *const parts[] = {"the KV cache: pages of q8_0 hold blocks of 32 channels",
+                                        "but the values of layer 0 have 10 a head (choose f32, bf16_packed, bf16"};
+    struct qkv_model *m = fixture_model(ctx, alone, NULL, 0, 3, 0.2);
     struct qkv_session *s;
+    refused(m, (struct qkv_page_types){.v = &qkv_page_type_q8_0}, parts, 2);
+    qkv_model_free(m);
+    m = fixture_model(ctx, alone, wide, 2, 3, 0.2);
     refused(m, (struct qkv_page_types){.k = packed, .v = packed}, keys, 4);
     m->cache_types = (struct qkv_page_types){.k = f32, .v = packed}; /* values of 8 channels fit */
     assert_ok(ctx, qkv_session_create(m, NULL, &s));
@@ -342,7 +396,7 @@ static void types_that_do_not_hold_the_heads_are_refused(void **state) {
     refused(m, (struct qkv_page_types){.k = packed, .v = packed}, values, 1);
     refused(m, (struct qkv_page_types){.v = packed}, values, 1);
     qkv_model_free(m);
-    m = make_latent();
+    m = make_latent(false);
     refused(m, (struct qkv_page_types){.k = packed, .v = packed}, shared, 3);
     refused(m, (struct qkv_page_types){.v = packed}, shared, 3);
     refused(m, (struct qkv_page_types){.k = f32, .v = packed}, apart, 2);

@@ -1,9 +1,9 @@
 /* page: how keys and values are stored on the pages of a cache.
  *
- * Offers one table of page types, a file and a line each: rows of fp32, of bf16 and of f16, and bf16 packed for
- * products. Pools of pages, appends, plans and the kernels of attention ask the table; no other file knows the layout
- * of a page. Keys and values have a type each. Latent attention, whose values are the first channels of its keys, has
- * one array of pages, and so one type, for both. */
+ * Offers one table of page types, a file and a line each: rows of fp32, of bf16 and of f16, bf16 packed for products,
+ * and blocks of 8 bits a number. Pools of pages, appends, plans and the kernels of attention ask the table; no other
+ * file knows the layout of a page. Keys and values have a type each. Latent attention, whose values are the first
+ * channels of its keys, has one array of pages, and so one type, for both. */
 #ifndef QKV_PAGE_TYPES_H
 #define QKV_PAGE_TYPES_H
 
@@ -15,10 +15,12 @@
     X(f32)                                                                                                             \
     X(bf16_packed)                                                                                                     \
     X(bf16)                                                                                                            \
-    X(f16)
+    X(f16)                                                                                                             \
+    X(q8_0)
 
 struct qkv_kernels;
 struct qkv_page_type;
+struct qkv_page_group;
 enum qkv_page_side { QKV_PAGE_KEYS, QKV_PAGE_VALUES };
 
 /* The keys, or the values, of one attention in pages. Page p begins at data + p·bytes; after the last page there are
@@ -74,6 +76,9 @@ struct qkv_page_type {
     /* Kernels with products in bf16 read a head on a page as this operand where it is stored; NULL: they pack what
      * `read` returns. */
     struct qkv_page_words (*words)(const struct qkv_pages *pages, size_t page, size_t head);
+    /* Kernels of fp32 read the groups of a head on a page (page_groups.h) where they are stored; NULL: they read what
+     * `read` returns. */
+    const struct qkv_page_group *(*groups)(const struct qkv_pages *pages, size_t page, size_t head);
 };
 
 #define QKV_PAGE_DECLARE(name) extern const struct qkv_page_type qkv_page_type_##name;

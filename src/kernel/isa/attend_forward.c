@@ -8,6 +8,7 @@
  * and at the end y = O / l, lse = m + log l, after the sink is added to l. Blocks of keys begin at multiples of KEYS
  * and pieces (attend_sums.h) at multiples of QKV_ATTEND_PIECE, whatever the interval of a row is. A block in which a
  * row has no key does not change its m, l and O. So a row's bits depend on its own inputs only. */
+#include "kernel/isa/attend_groups.h"
 #include "kernel/isa/attend_sums.h"
 
 enum { KEYS = 64 }; /* keys of a block */
@@ -188,6 +189,11 @@ static void forward_tile(struct forward *f, size_t r0, size_t rows) {
     else add_rows_apart(f, r0, rows, rescale);
 }
 
+/* The keys, or the values, of the block where their pages have them in groups. */
+static struct groups forward_groups(const struct forward *f, const struct stream *s, struct span all) {
+    return groups_of(s, f->key, all.end);
+}
+
 /* Packs the keys `all` of the block. Prefetches V while K is packed, and the next block's K while V is packed. It is
  * not inlined: gcc would then no longer inline row_scores, and decoding would take 5 % longer. */
 static __attribute__((noinline)) void pack_block(struct forward *f, struct span all, size_t last) {
@@ -195,9 +201,17 @@ static __attribute__((noinline)) void pack_block(struct forward *f, struct span 
     size_t ldv = padded(a->Dv, W), first = f->key + all.begin, count = all.end - all.begin, next = f->key + KEYS;
     struct soon soon_v = soon_of(&f->values, first, count), soon_k = {0};
     if (next < last) soon_k = soon_of(&f->keys, next, last - next < KEYS ? last - next : KEYS);
-    pack_panels(f->k, block_of(&f->keys, first, count, f->staging), all.begin, all.end, a->D, soon_v);
-    struct block v = block_of(&f->values, first, count, f->staging);
-    f->finite = pack_rows(f->v + all.begin * ldv, ldv, v, count, a->Dv, soon_k);
+    const struct groups k = forward_groups(f, &f->keys, all), v = forward_groups(f, &f->values, all);
+    if (k.first)
+        groups_pack_panels(f->k, k, all);
+    else
+        pack_panels(f->k, block_of(&f->keys, first, count, f->staging), all.begin, all.end, a->D, soon_v);
+    if (v.first) {
+        f->finite = groups_pack_rows(f->v, ldv, v, all);
+        return;
+    }
+    const struct block rows = block_of(&f->values, first, count, f->staging);
+    f->finite = pack_rows(f->v + all.begin * ldv, ldv, rows, count, a->Dv, soon_k);
 }
 
 /* ---- few rows ---------------------------------------------------------------------------------------------------
@@ -275,26 +289,32 @@ QKV_INLINE void direct_products(const struct forward *f, const size_t R, struct 
     }
 }
 
-/* Whether the block's keys `all` can be read in place: its rows are one tile, with the same keys. */
-static bool direct_fits(const struct forward *f, struct span all, struct block *k, struct block *v) {
-    const struct qkv_attend *a = f->a;
-    const size_t first = f->key + all.begin, count = all.end - all.begin;
-    if (f->count > TILE || a->Dv % W || dense(a) || !all_like(f->spans, f->count, all)) return false;
-    *k = block_in_place(&f->keys, first, count), *v = block_in_place(&f->values, first, count);
-    return k->x && v->x;
+/* Keys, or values, of a block where they are stored: rows of fp32, or groups. */
+struct direct {
+    struct block rows;
+    struct groups groups;
+};
+
+static bool direct_find(const struct forward *f, const struct stream *s, struct span all, struct direct *out) {
+    out->rows = block_in_place(s, f->key + all.begin, all.end - all.begin);
+    out->groups = forward_groups(f, s, all);
+    return out->rows.x || out->groups.first;
 }
 
-static __attribute__((noinline)) void direct_block(struct forward *f, struct span all, struct block k, struct block v,
-                                                   size_t last) {
-    const size_t ldv = f->a->Dv, next = f->key + KEYS;
-    struct ahead ahead = {.values = {v, all.end - all.begin, f->a->Dv}};
-    if (next < last) ahead.keys = soon_of(&f->keys, next, last - next < KEYS ? last - next : KEYS);
-    float rescale[TILE + W];
+/* Whether the block's keys `all` can be read in place: its rows are one tile, with the same keys. */
+static bool direct_fits(const struct forward *f, struct span all, struct direct *k, struct direct *v) {
+    const struct qkv_attend *a = f->a;
+    if (f->count > TILE || a->Dv % W || dense(a) || !all_like(f->spans, f->count, all)) return false;
+    return direct_find(f, &f->keys, all, k) && direct_find(f, &f->values, all, v);
+}
+
+/* The products of the rows with the keys `all`, which are rows of fp32. */
+static void direct_rows(struct forward *f, struct span all, struct block k, const struct ahead *ahead) {
     _Static_assert(TILE == 6, "a case for each number of rows of a tile");
     switch (f->count) {
 #define DIRECT_CASE(R)                                                                                                 \
     case R:                                                                                                            \
-        direct_products(f, R, all, k, &ahead);                                                                         \
+        direct_products(f, R, all, k, ahead);                                                                          \
         break;
         DIRECT_CASE(1)
         DIRECT_CASE(2)
@@ -303,9 +323,25 @@ static __attribute__((noinline)) void direct_block(struct forward *f, struct spa
         DIRECT_CASE(5)
         DIRECT_CASE(6)
     }
+}
+
+static __attribute__((noinline)) void direct_block(struct forward *f, struct span all, const struct direct *k,
+                                                   const struct direct *v, size_t last) {
+    const size_t ldv = f->a->Dv, next = f->key + KEYS;
+    struct ahead ahead = {.values = {v->rows, v->rows.x ? all.end - all.begin : 0, f->a->Dv}};
+    if (next < last) ahead.keys = soon_of(&f->keys, next, last - next < KEYS ? last - next : KEYS);
+    float rescale[TILE + W];
+    if (k->groups.first)
+        groups_score(f->count, f->s, KEYS, f->q, k->groups, all);
+    else
+        direct_rows(f, all, k->rows, &ahead);
     tile_softmax(f, 0, f->count, all.begin / W * W, padded(all.end, W), rescale);
-    QKV_K(attend_tiles)
-    (f->count, ldv, RESCALE, f->sums.o, ldv, rescale, f->s + all.begin, KEYS, 1, v.x, v.stride, all.end - all.begin);
+    if (v->groups.first)
+        groups_add(f->count, f->sums.o, ldv, rescale, f->s, KEYS, v->groups, all);
+    else
+        QKV_K(attend_tiles)
+    (f->count, ldv, RESCALE, f->sums.o, ldv, rescale, f->s + all.begin, KEYS, 1, v->rows.x, v->rows.stride,
+     all.end - all.begin);
 }
 
 /* ---- blocks of rows --------------------------------------------------------------------------------------------- */
@@ -341,9 +377,9 @@ static void forward_walk(struct forward *f, size_t begin, size_t end, size_t las
     for (f->key = begin / KEYS * KEYS; f->key < end; f->key += KEYS) {
         struct span all = block_spans(f);
         if (!all.end) continue;
-        struct block k, v;
+        struct direct k, v;
         if (direct_fits(f, all, &k, &v)) {
-            direct_block(f, all, k, v, last);
+            direct_block(f, all, &k, &v, last);
             continue;
         }
         pack_block(f, all, last);

@@ -3,6 +3,7 @@
 #define QKV_ISA_ATTEND_ROWS_H
 
 #include "kernel/isa/attend_tile.h"
+#include "kernel/page_groups.h"
 
 /* ---- one row --------------------------------------------------------------------------------------------------- */
 
@@ -80,7 +81,8 @@ struct stream {
     const int32_t *pages; /* of the past, or NULL */
     size_t positions;     /* keys of a page */
     bool whole;           /* no block of keys crosses a page */
-    bool reads;           /* the pages are no rows: their type reads them */
+    bool reads;           /* the pages are no rows: their type reads them, */
+    bool groups;          /* or they have groups */
     struct qkv_pages stored;
 };
 
@@ -99,6 +101,7 @@ static inline struct stream stream_of(const struct qkv_attend_plan *plan, enum q
     s.whole = !s.pages || s.positions % QKV_ATTEND_BLOCK == 0;
     s.reads = s.pages && !(keys ? pages->k : pages->v)->rows;
     if (s.reads) s.stored = qkv_attend_pages(plan, side);
+    s.groups = s.reads && s.stored.type->groups && s.stored.side == side;
     return s;
 }
 static inline struct stream keys_of(const struct qkv_attend_plan *plan, size_t b, size_t n) {
@@ -128,6 +131,16 @@ static inline size_t stream_read(const struct stream *s, size_t first, size_t co
         s->stored.type->read(&s->stored, &part, s->columns, out + done * s->columns);
     }
     return all;
+}
+
+/* The groups of keys [first, first + count), the first of which begin at `first`; NULL if no page has all of them in
+ * groups. */
+static inline const struct qkv_page_group *stream_groups(const struct stream *s, size_t first, size_t count) {
+    if (!s->groups || first + count > s->turn) return NULL;
+    const size_t at = first % s->positions;
+    if (at % QKV_GROUP_POSITIONS || at + count > s->positions) return NULL;
+    return s->stored.type->groups(&s->stored, (size_t)s->pages[first / s->positions], s->n) +
+           at / QKV_GROUP_POSITIONS * (s->columns / QKV_GROUP_CHANNELS);
 }
 
 /* The next three are for rows that no page type must read. */

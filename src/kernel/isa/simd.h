@@ -196,6 +196,15 @@ QKV_INLINE vf vf_load_any(const void *p) {
 }
 #endif
 
+#if !defined(QKV_HAS_SIGNED_BYTES)
+/* W signed bytes as floats. */
+QKV_INLINE vf vf_load_signed_bytes(const int8_t *p) {
+    float lanes[W];
+    for (size_t i = 0; i < W; i++) lanes[i] = (float)p[i];
+    return vf_load(lanes);
+}
+#endif
+
 #if !defined(QKV_HAS_ADD_UNLESS)
 /* a + b; 0 where m. */
 QKV_INLINE vi vi_add_unless(vm m, vi a, vi b) {

@@ -189,6 +189,10 @@ QKV_INLINE vm vi_ge(vi a, vi b) {
 QKV_INLINE vf vf_load_any(const void *p) {
     return vf_load(p);
 }
+#define QKV_HAS_SIGNED_BYTES 1
+QKV_INLINE vf vf_load_signed_bytes(const int8_t *p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
 #define QKV_HAS_FOUR 1
 QKV_INLINE vf vf_repeat_four(const float *four) {
     return _mm256_broadcast_ps((const __m128 *)(const void *)four);

@@ -220,6 +220,12 @@ QKV_INLINE vi vi_add_unless(vm m, vi a, vi b) {
 QKV_INLINE vf vf_load_any(const void *p) {
     return vf_load(p);
 }
+#if !defined(QKV_EMULATE_X86)
+#define QKV_HAS_SIGNED_BYTES 1
+QKV_INLINE vf vf_load_signed_bytes(const int8_t *p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+#endif
 #define QKV_HAS_FOUR 1
 QKV_INLINE vf vf_repeat_four(const float *four) {
     return _mm512_broadcast_f32x4(_mm_loadu_ps(four));

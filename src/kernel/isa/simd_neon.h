@@ -158,6 +158,12 @@ QKV_INLINE vi vi_load_halves(const uint16_t *p) {
 QKV_INLINE void vi_store_halves(uint16_t *p, vi a) {
     vst1_u16(p, vmovn_u32(a));
 }
+#define QKV_HAS_SIGNED_BYTES 1
+QKV_INLINE vf vf_load_signed_bytes(const int8_t *p) {
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(four)))));
+}
 QKV_INLINE vi vi_add(vi a, vi b) {
     return vaddq_u32(a, b);
 }
