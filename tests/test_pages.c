@@ -28,6 +28,7 @@ struct twin {
 };
 
 struct world {
+    struct qkv_attention_spec specs[LAYERS];
     struct qkv_page_pool *pool;
     struct qkv_page_list lists[LISTS];
     struct twin twins[LISTS];
@@ -39,27 +40,39 @@ static const struct qkv_attention_spec layers[LAYERS] = {{.kv_heads = 1, .head_d
                                                          {.kv_heads = 2, .head_dim = 4, .value_dim = 4},
                                                          {.kv_heads = 3, .head_dim = 1, .value_dim = 5}};
 
+static size_t block_of(const struct qkv_page_type *type) {
+    return type ? qkv_types[type->dtype]->block : 1;
+}
+
+/* Heads of whole blocks of both types. */
 static void world_start(struct world *w, struct qkv_page_types types, struct qkv_page_shape shape) {
-    const struct qkv_attention_spec *const attentions[LAYERS] = {&layers[0], &layers[1], &layers[2]};
+    const struct qkv_attention_spec *const attentions[LAYERS] = {&w->specs[0], &w->specs[1], &w->specs[2]};
+    const int block = (int)(block_of(types.k) > block_of(types.v) ? block_of(types.k) : block_of(types.v));
     memset(w, 0, sizeof *w);
+    for (size_t i = 0; i < LAYERS; i++) {
+        w->specs[i] = layers[i];
+        w->specs[i].head_dim *= block, w->specs[i].value_dim *= block;
+    }
     assert_ok(ctx, qkv_page_pool_create(ctx, attentions, LAYERS, types, "the test's pool", &w->pool));
     assert_ok(ctx, qkv_page_pool_begin(w->pool, &shape));
     for (size_t i = 0; i < LISTS; i++) w->lists[i].pages = w->ids[i];
     w->next = 1;
 }
 
-/* The content of position j of a list in a layer: every channel of keys and values has the same number. */
+/* The content of position j of a list in a layer: every channel of keys, or values, has the same number. Blocks hold
+ * 127 times a whole number exactly. */
 static void world_cell(struct world *w, size_t list, size_t j, size_t layer, bool write, float number) {
     const struct qkv_page_pool *p = w->pool;
     for (int side = 0; side < 2; side++) {
         const struct qkv_pages *pages = side ? &p->attention[layer].v : &p->attention[layer].k;
-        float numbers[16], have[16];
+        float numbers[512], have[512];
         struct qkv_page_part part = {.page = (size_t)w->lists[list].pages[j / p->positions],
                                      .heads = pages->heads,
                                      .first = j % p->positions,
                                      .count = 1};
         assert_true(pages->heads * pages->columns <= TEST_COUNT(numbers));
-        for (size_t c = 0; c < pages->heads * pages->columns; c++) numbers[c] = number;
+        for (size_t c = 0; c < pages->heads * pages->columns; c++)
+            numbers[c] = block_of(pages->type) > 1 ? 127 * number : number;
         const struct qkv_page_rows rows = {numbers, QKV_F32, pages->heads * pages->columns};
         if (write) pages->type->put(pages, &part, &rows);
         for (part.heads = 1; part.head < pages->heads; part.head++) {

@@ -3,9 +3,9 @@
  *
  * FLOPs are 4·H·Tq·Tk·D forward and 10·H·Tq·Tk·D backward, half of that with a causal mask; recomputed products do
  * not count. Decoding is bound by the bytes of keys and values: its turns cycle through caches that together exceed
- * the last-level cache, in bf16 over packed pages, as sessions have them. Heads of 576 channels with values of 512
- * are too wide for packed pages. In latent attention the values are the first channels of the keys; in MQA of the
- * same widths they are separate. */
+ * the last-level cache, in bf16 over packed pages, as sessions have them; and once more with caches of q8_0. Heads of
+ * 576 channels with values of 512 are too wide for packed pages. In latent attention the values are the first channels
+ * of the keys; in MQA of the same widths they are separate. */
 #include <math.h>
 
 #include "lab/bench/bench_room.h"
@@ -39,12 +39,15 @@ static const struct latent {
 } latents[] = {{"MQA", false}, {"latent", true}};
 enum { LATENTS = 2, LATENT_HEADS = 16, LATENT_D = 576, LATENT_DV = 512, LATENT_CACHE = 4096 };
 enum { BLOCKS = WIDTHS * LENGTHS * MASKS * KINDS * FORMS, DECODES = WIDTHS * KINDS, MAX_COPIES = 512 };
+/* Rows of each kind, in this order; `STORED`: decoding with a cache of q8_0. */
+enum { EXTRAS_AT = BLOCKS + DECODES, LATENTS_AT = EXTRAS_AT + EXTRAS, STORED_AT = LATENTS_AT + LATENTS };
 #define SCRATCH ((size_t)2 << 30) /* virtual memory: the system backs only the pages that are used */
 
 struct shape {
     size_t B, H, Hkv, Tq, Tk, D, Dv;
     bool causal, backward, decode;
-    bool shared; /* values are channels of the keys */
+    bool shared;                       /* values are channels of the keys */
+    const struct qkv_page_type *cache; /* of decoding; NULL: the usual one */
     const struct kind *kind;
     const struct extra *extra; /* NULL: none */
 };
@@ -78,9 +81,14 @@ static struct shape shape_of_latent(size_t i) {
 }
 
 static struct shape shape_of(size_t i) {
-    if (i >= BLOCKS + DECODES + EXTRAS) return shape_of_latent(i - BLOCKS - DECODES - EXTRAS);
-    if (i >= BLOCKS + DECODES) return shape_of_extra(i - BLOCKS - DECODES);
-    struct shape s = {.B = 1, .decode = i >= BLOCKS};
+    struct shape s = {.B = 1};
+    if (i >= STORED_AT)
+        s.cache = &qkv_page_type_q8_0, i -= STORED_AT - BLOCKS;
+    else if (i >= LATENTS_AT)
+        return shape_of_latent(i - LATENTS_AT);
+    else if (i >= EXTRAS_AT)
+        return shape_of_extra(i - EXTRAS_AT);
+    s.decode = i >= BLOCKS;
     if (s.decode) {
         i -= BLOCKS;
         s.Tq = 1, s.Tk = CACHE;
@@ -99,14 +107,15 @@ static struct shape shape_of(size_t i) {
 }
 
 bool qkv_bench_attention_case(size_t i, struct qkv_bench_row *row) {
-    if (i >= BLOCKS + DECODES + EXTRAS + LATENTS) return false;
+    if (i >= STORED_AT + DECODES) return false;
     const struct shape s = shape_of(i);
     if (s.D != s.Dv)
         snprintf(row->name, sizeof row->name, "%s D%zu/%zu T1/%zu", latents[s.shared].name, s.D, s.Dv, s.Tk);
     else if (s.extra)
         snprintf(row->name, sizeof row->name, "%s D%zu %s", s.kind->name, s.D, s.extra->name);
     else if (s.decode)
-        snprintf(row->name, sizeof row->name, "%s D%zu T1/%zu", s.kind->name, s.D, s.Tk);
+        snprintf(row->name, sizeof row->name, "%s D%zu T1/%zu%s%s", s.kind->name, s.D, s.Tk, s.cache ? " " : "",
+                 s.cache ? s.cache->name : "");
     else
         snprintf(row->name, sizeof row->name, "%s D%zu T%zu %s", s.kind->name, s.D, s.Tk, masks[s.causal]);
     row->form = s.decode ? "decode" : s.backward ? "backward" : "forward";
@@ -193,8 +202,8 @@ static bool bench_attention_place(struct work *w, const struct shape *s, enum qk
         return true;
     }
     const struct qkv_page_heads heads = {s->Hkv, s->D, s->Dv, s->shared, s->shared ? "latent attention" : NULL};
-    const struct qkv_page_types types =
-        qkv_page_types_of(w->ctx, &heads, (struct qkv_page_types){.precision = qkv_context_precision(w->ctx)});
+    const struct qkv_page_types types = qkv_page_types_of(
+        w->ctx, &heads, (struct qkv_page_types){s->cache, s->cache, .precision = qkv_context_precision(w->ctx)});
     if (!types.k->rows && !types.v->rows) return bench_attention_pages(w, s, types);
     *k = *v = (struct qkv_heads){NULL, s->Tk * Ckv, s->D, s->Tk * s->D, dtype};
     if (!s->shared) *v = (struct qkv_heads){NULL, s->Tk * s->Hkv * s->Dv, s->Dv, s->Tk * s->Dv, dtype};
@@ -248,8 +257,8 @@ enum qkv_status qkv_bench_attention(struct qkv_bench *b, size_t i, struct qkv_be
     const struct shape s = shape_of(i);
     const enum qkv_dtype dtype = b->precision->dtype;
     struct work w = {.ctx = b->ctx};
-    const size_t C = s.H * s.D, Ckv = s.Hkv * s.D, cached = s.Hkv * (s.D + (s.shared ? 0 : s.Dv)),
-                 cache = s.Tk * cached * qkv_type_size(dtype);
+    const size_t C = s.H * s.D, Ckv = s.Hkv * s.D, cached = s.Tk * s.Hkv * (s.D + (s.shared ? 0 : s.Dv)),
+                 cache = qkv_type_span(s.cache ? s.cache->dtype : dtype, cached);
     row->flops = 2.0 * (double)(s.H * (s.D + s.Dv)) * bench_attention_pairs(&s) * (s.backward ? 2.5 : 1.0);
     if (s.decode) {
         row->bytes = (double)cache;

@@ -36,6 +36,7 @@ struct forward {
     bool whole;         /* every span is the whole block */
 };
 
+enum { DIRECT_ROWS = 2 * TILE };              /* maximum of rows that read groups in place */
 enum { TILE_LANES = (TILE + W - 1) / W * W }; /* of vectors with a lane for each row of a tile */
 
 static struct sums forward_sums(const struct qkv_attend_plan *plan, float *at) {
@@ -295,17 +296,18 @@ struct direct {
     struct groups groups;
 };
 
-static bool direct_find(const struct forward *f, const struct stream *s, struct span all, struct direct *out) {
-    out->rows = block_in_place(s, f->key + all.begin, all.end - all.begin);
-    out->groups = forward_groups(f, s, all);
-    return out->rows.x || out->groups.first;
+static struct direct direct_find(const struct forward *f, const struct stream *s, struct span all) {
+    return (struct direct){block_in_place(s, f->key + all.begin, all.end - all.begin), forward_groups(f, s, all)};
 }
 
-/* Whether the block's keys `all` can be read in place: its rows are one tile, with the same keys. */
+/* Whether the block's keys `all` can be read in place: its rows have the same keys, and are one tile. Groups are read
+ * in place by a few tiles, which takes less time than packing them. */
 static bool direct_fits(const struct forward *f, struct span all, struct direct *k, struct direct *v) {
     const struct qkv_attend *a = f->a;
-    if (f->count > TILE || a->Dv % W || dense(a) || !all_like(f->spans, f->count, all)) return false;
-    return direct_find(f, &f->keys, all, k) && direct_find(f, &f->values, all, v);
+    if (f->count > DIRECT_ROWS || a->Dv % W || dense(a) || !all_like(f->spans, f->count, all)) return false;
+    *k = direct_find(f, &f->keys, all), *v = direct_find(f, &f->values, all);
+    if (f->count > TILE) return k->groups.first && v->groups.first;
+    return (k->rows.x || k->groups.first) && (v->rows.x || v->groups.first);
 }
 
 /* The products of the rows with the keys `all`, which are rows of fp32. */
@@ -325,23 +327,33 @@ static void direct_rows(struct forward *f, struct span all, struct block k, cons
     }
 }
 
-static __attribute__((noinline)) void direct_block(struct forward *f, struct span all, const struct direct *k,
-                                                   const struct direct *v, size_t last) {
-    const size_t ldv = f->a->Dv, next = f->key + KEYS;
-    struct ahead ahead = {.values = {v->rows, v->rows.x ? all.end - all.begin : 0, f->a->Dv}};
-    if (next < last) ahead.keys = soon_of(&f->keys, next, last - next < KEYS ? last - next : KEYS);
-    float rescale[TILE + W];
+/* A tile of rows with the keys `all`. */
+static void direct_tile(struct forward *f, size_t r0, size_t rows, struct span all, const struct direct *k,
+                        const struct direct *v, const struct ahead *ahead, struct groups soon) {
+    const size_t ldv = f->a->Dv;
+    float rescale[TILE + W], *o = f->sums.o + r0 * ldv;
     if (k->groups.first)
-        groups_score(f->count, f->s, KEYS, f->q, k->groups, all);
+        groups_score(rows, f->s, KEYS, f->q + r0 * f->a->D, k->groups, v->groups, all);
     else
-        direct_rows(f, all, k->rows, &ahead);
-    tile_softmax(f, 0, f->count, all.begin / W * W, padded(all.end, W), rescale);
+        direct_rows(f, all, k->rows, ahead);
+    tile_softmax(f, r0, rows, all.begin / W * W, padded(all.end, W), rescale);
     if (v->groups.first)
-        groups_add(f->count, f->sums.o, ldv, rescale, f->s, KEYS, v->groups, all);
+        groups_add(rows, o, ldv, rescale, f->s, KEYS, v->groups, soon, all);
     else
         QKV_K(attend_tiles)
-    (f->count, ldv, RESCALE, f->sums.o, ldv, rescale, f->s + all.begin, KEYS, 1, v->rows.x, v->rows.stride,
-     all.end - all.begin);
+    (rows, ldv, RESCALE, o, ldv, rescale, f->s + all.begin, KEYS, 1, v->rows.x, v->rows.stride, all.end - all.begin);
+}
+
+static __attribute__((noinline)) void direct_block(struct forward *f, struct span all, const struct direct *k,
+                                                   const struct direct *v, size_t last) {
+    const size_t next = f->key + KEYS;
+    struct ahead ahead = {.values = {v->rows, v->rows.x ? all.end - all.begin : 0, f->a->Dv}};
+    struct groups soon = {0};
+    if (next < last) {
+        ahead.keys = soon_of(&f->keys, next, qkv_min(last - next, KEYS));
+        soon = groups_of(&f->keys, next, qkv_min(last - next, KEYS));
+    }
+    for (size_t r = 0; r < f->count; r += TILE) direct_tile(f, r, qkv_min(f->count - r, TILE), all, k, v, &ahead, soon);
 }
 
 /* ---- blocks of rows --------------------------------------------------------------------------------------------- */

@@ -25,13 +25,19 @@ QKV_INLINE const struct qkv_page_group *groups_at(struct groups x, size_t key, s
     return x.first + key / GROUP_KEYS * x.blocks + block;
 }
 
-/* ---- a few rows ------------------------------------------------------------------------------------------------- */
+/* The bytes of a number with its part of a scale are GROUP_BYTES / GROUP_CHANNELS. */
+enum { GROUP_BYTES = sizeof(struct qkv_page_group) / GROUP_KEYS };
+
+/* ---- a few rows -------------------------------------------------------------------------------------------------
+ *
+ * The groups `soon`, which are read next, are prefetched meanwhile, at the same pace. */
 
 /* s (R,lds) = q (R,D) times N·W keys from `key` on. */
 QKV_INLINE void groups_products(const size_t R, const size_t N, float *s, size_t lds, const float *q, struct groups x,
-                                size_t key) {
+                                struct groups soon, size_t key) {
     enum { MAX = 8 };
     const size_t D = x.blocks * GROUP_CHANNELS;
+    const char *next = (const char *)soon.first + key * soon.blocks * GROUP_BYTES;
     vf sum[TILE][MAX];
     QKV_UNROLL
     for (size_t r = 0; r < R; r++) {
@@ -47,7 +53,8 @@ QKV_INLINE void groups_products(const size_t R, const size_t N, float *s, size_t
             from[v] = group->numbers + (key + v * W) % GROUP_KEYS;
             scale[v] = load_f16(group->scales + (key + v * W) % GROUP_KEYS, W);
         }
-        for (size_t c = 0; c < GROUP_CHANNELS; c++) {
+        for (size_t c = 0; c < GROUP_CHANNELS; c++, next += N * W * GROUP_BYTES / GROUP_CHANNELS) {
+            QKV_PREFETCH(next);
             QKV_UNROLL
             for (size_t v = 0; v < N; v++) {
                 const vf k = vf_mul(vf_load_signed_bytes(from[v] + c * GROUP_KEYS), scale[v]);
@@ -64,10 +71,17 @@ QKV_INLINE void groups_products(const size_t R, const size_t N, float *s, size_t
     }
 }
 
+/* The scales of a group. */
+QKV_INLINE void groups_scales(const struct qkv_page_group *group, float scales[GROUP_KEYS]) {
+    QKV_UNROLL
+    for (size_t i = 0; i < GROUP_KEYS; i += W) vf_store(scales + i, load_f16(group->scales + i, W));
+}
+
 /* o (R,N·W) = o·rescale + p (R,ldp) times the channels c … of block b of the keys `keys`. */
 QKV_INLINE void groups_sums(const size_t R, const size_t N, float *o, size_t ldo, const float *rescale, const float *p,
-                            size_t ldp, struct groups x, size_t b, size_t c, struct span keys) {
+                            size_t ldp, struct groups x, struct groups soon, size_t b, size_t c, struct span keys) {
     enum { MAX = 4 };
+    const char *next = (const char *)soon.first + b * (keys.end - keys.begin) * GROUP_BYTES;
     vf sum[TILE][MAX];
     QKV_UNROLL
     for (size_t r = 0; r < R; r++) {
@@ -78,8 +92,9 @@ QKV_INLINE void groups_sums(const size_t R, const size_t N, float *o, size_t ldo
         const struct qkv_page_group *group = groups_at(x, j, b);
         const size_t end = qkv_min(keys.end, j / GROUP_KEYS * GROUP_KEYS + GROUP_KEYS);
         float scales[GROUP_KEYS];
-        for (size_t i = 0; i < GROUP_KEYS; i += W) vf_store(scales + i, load_f16(group->scales + i, W));
-        for (; j < end; j++) {
+        groups_scales(group, scales);
+        for (; j < end; j++, next += GROUP_BYTES) {
+            QKV_PREFETCH(next);
             const vf scale = vf_set(scales[j % GROUP_KEYS]);
             const int8_t *from = group->numbers + j % GROUP_KEYS * GROUP_CHANNELS + c;
             vf number[MAX];
@@ -102,27 +117,27 @@ QKV_INLINE void groups_sums(const size_t R, const size_t N, float *o, size_t ldo
 
 /* Vectors of keys, or of channels, whose sums are computed together: as many as fill the registers and the latency of
  * a multiply-add. */
-#define GROUPS_VECTORS(R)         ((R) == 1 ? 8 : (R) == 2 ? 4 : 2)
+#define GROUPS_VECTORS(R)         ((R) <= 2 ? 4 : 2)
 #define GROUPS_CHANNEL_VECTORS(R) ((R) <= 3 && GROUP_CHANNELS >= 4 * W ? 4 : 2)
 
 QKV_INLINE void groups_score_rows(const size_t R, float *s, size_t lds, const float *q, struct groups x,
-                                  struct span keys) {
+                                  struct groups soon, struct span keys) {
     const size_t N = GROUPS_VECTORS(R);
     size_t j = keys.begin / W * W;
     while (j < keys.end && (j % (N * W) || j + N * W > padded(keys.end, W))) {
-        groups_products(R, 1, s + j, lds, q, x, j);
+        groups_products(R, 1, s + j, lds, q, x, soon, j);
         j += W;
     }
-    for (; j + N * W <= padded(keys.end, W); j += N * W) groups_products(R, N, s + j, lds, q, x, j);
-    for (; j < keys.end; j += W) groups_products(R, 1, s + j, lds, q, x, j);
+    for (; j + N * W <= padded(keys.end, W); j += N * W) groups_products(R, N, s + j, lds, q, x, soon, j);
+    for (; j < keys.end; j += W) groups_products(R, 1, s + j, lds, q, x, soon, j);
 }
 
 QKV_INLINE void groups_add_rows(const size_t R, float *o, size_t ldo, const float *rescale, const float *p, size_t ldp,
-                                struct groups x, struct span keys) {
+                                struct groups x, struct groups soon, struct span keys) {
     const size_t N = GROUPS_CHANNEL_VECTORS(R);
     for (size_t b = 0; b < x.blocks; b++)
         for (size_t c = 0; c < GROUP_CHANNELS; c += N * W)
-            groups_sums(R, N, o + b * GROUP_CHANNELS + c, ldo, rescale, p, ldp, x, b, c, keys);
+            groups_sums(R, N, o + b * GROUP_CHANNELS + c, ldo, rescale, p, ldp, x, soon, b, c, keys);
 }
 
 _Static_assert(TILE == 6, "a case for each number of rows of a tile");
@@ -130,11 +145,12 @@ _Static_assert(TILE == 6, "a case for each number of rows of a tile");
 
 /* s (rows,lds) = q (rows,D) times the keys, in whole vectors; key j is column j. */
 static __attribute__((noinline)) void groups_score(size_t rows, float *s, size_t lds, const float *q, struct groups x,
-                                                   struct span keys) {
+                                                   struct groups soon, struct span keys) {
+    if (!soon.first) soon = x;
     switch (rows) {
 #define GROUPS_SCORE(R)                                                                                                \
     case R:                                                                                                            \
-        groups_score_rows(R, s, lds, q, x, keys);                                                                      \
+        groups_score_rows(R, s, lds, q, x, soon, keys);                                                                \
         break;
         GROUPS_CASES(GROUPS_SCORE)
     }
@@ -142,11 +158,13 @@ static __attribute__((noinline)) void groups_score(size_t rows, float *s, size_t
 
 /* o (rows,Dv) = o·rescale + p (rows,ldp) times the values. */
 static __attribute__((noinline)) void groups_add(size_t rows, float *o, size_t ldo, const float *rescale,
-                                                 const float *p, size_t ldp, struct groups x, struct span keys) {
+                                                 const float *p, size_t ldp, struct groups x, struct groups soon,
+                                                 struct span keys) {
+    if (!soon.first) soon = x;
     switch (rows) {
 #define GROUPS_ADD(R)                                                                                                  \
     case R:                                                                                                            \
-        groups_add_rows(R, o, ldo, rescale, p, ldp, x, keys);                                                          \
+        groups_add_rows(R, o, ldo, rescale, p, ldp, x, soon, keys);                                                    \
         break;
         GROUPS_CASES(GROUPS_ADD)
     }
@@ -178,19 +196,23 @@ static __attribute__((noinline)) void groups_pack_panels(float *out, struct grou
 /* out (…,ld): the values, value j in row j. False if one is not finite. */
 static __attribute__((noinline)) bool groups_pack_rows(float *out, size_t ld, struct groups x, struct span keys) {
     vf check = vf_zero();
-    for (size_t j = keys.begin; j < keys.end; j++)
+    for (size_t j = keys.begin, end; j < keys.end; j = end) {
+        end = qkv_min(keys.end, j / GROUP_KEYS * GROUP_KEYS + GROUP_KEYS);
         for (size_t b = 0; b < x.blocks; b++) {
             const struct qkv_page_group *group = groups_at(x, j, b);
-            float scale[W];
-            vf_store(scale, load_f16(group->scales + j % GROUP_KEYS / W * W, W));
-            const vf each = vf_set(scale[j % W]);
-            for (size_t c = 0; c < GROUP_CHANNELS; c += W) {
-                const int8_t *from = group->numbers + j % GROUP_KEYS * GROUP_CHANNELS + c;
-                const vf v = vf_mul(vf_load_signed_bytes(from), each);
-                check = vf_fma(v, vf_zero(), check);
-                vf_store(out + j * ld + b * GROUP_CHANNELS + c, v);
+            float scales[GROUP_KEYS];
+            groups_scales(group, scales);
+            for (size_t i = j; i < end; i++) {
+                const int8_t *from = group->numbers + i % GROUP_KEYS * GROUP_CHANNELS;
+                const vf scale = vf_set(scales[i % GROUP_KEYS]);
+                float *to = out + i * ld + b * GROUP_CHANNELS;
+                QKV_UNROLL
+                for (size_t c = 0; c < GROUP_CHANNELS; c += W)
+                    vf_store(to + c, vf_mul(vf_load_signed_bytes(from + c), scale));
+                check = vf_fma(scale, vf_zero(), check);
             }
         }
+    }
     return all_finite(check);
 }
 
