@@ -39,6 +39,12 @@ const char *cli_choose_format(const char *option, size_t i) {
     return qkv_format_at(i, &name, &help) ? name : NULL;
 }
 
+const char *cli_choose_cache(const char *option, size_t i) {
+    const char *name = NULL, *help;
+    (void)option;
+    return qkv_cache_type_at(i, &name, &help) ? name : NULL;
+}
+
 const char *cli_choose_training(const char *option, size_t i) {
     const char *name;
     for (size_t k = 0; qkv_train_option_at(k, &name, NULL, NULL); k++)

@@ -163,6 +163,7 @@ bool cli_read_real(const char *text, double *value);
 const char *cli_choose_preset(const char *option, size_t i);
 const char *cli_choose_isa(const char *option, size_t i);
 const char *cli_choose_precision(const char *option, size_t i);
+const char *cli_choose_cache(const char *option, size_t i);
 const char *cli_choose_storage(const char *option, size_t i); /* fp32, bf16 */
 const char *cli_choose_long(const char *option, size_t i);
 const char *cli_choose_pool(const char *option, size_t i);
@@ -213,7 +214,7 @@ void cli_print_help(const struct cli_command *command);
 
 struct cli_common {
     int64_t threads;
-    const char *isa, *precision;
+    const char *isa, *precision, *cache;
     bool ignore_memory, ignore_digest;
 };
 /* Rows for the option table of a command whose struct `type` has `struct cli_common common`. In a help
@@ -233,6 +234,11 @@ struct cli_common {
 #define CLI_PRECISION_HELP                                                                                             \
     "fp32, bf16 (matrix products of rounded numbers; emulated on a CPU without bf16 instructions), or auto: the "      \
     "precision that the run records, fp32 for a model without a record"
+/* For commands that decode with a cache. */
+#define CLI_CACHE(type)                                                                                                \
+    CLI_COMMON_ROW(CLI_TEXT, type, cache, "TYPE", .choice = cli_choose_cache, .open = true,                            \
+                   .help = "type in which the cache stores keys and values: {}; k=TYPE,v=TYPE for each of them",       \
+                   .before = "that of the precision")
 /* For commands that allocate memory for a model. */
 #define CLI_IGNORE_MEMORY(type)                                                                                        \
     CLI_COMMON_ROW(CLI_FLAG, type, ignore_memory, NULL, .help = "continue even if more memory is needed than there is")
@@ -278,7 +284,9 @@ int cli_set_precision(const struct cli_common *common, struct qkv_context *ctx, 
  * of that file, and *checkpoint points to the file's name; else *checkpoint is NULL. The caller frees the result;
  * NULL without memory, after a message. */
 char *cli_model_folder(const char *path, const char **checkpoint);
-/* Calls cli_set_precision, and opens the model of the folder. */
+/* Opens the model of the folder, with the cache of --cache; and the same after cli_set_precision. */
+enum qkv_status cli_open_with(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
+                              struct qkv_opening **opening);
 int cli_open_model(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
                    struct qkv_opening **opening);
 /* Fills a model that is opened, and prints a message if its bf16 is emulated, and a warning about its folder. cli_load

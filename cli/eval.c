@@ -57,6 +57,7 @@ static const struct cli_option options[] = {
      .subject = "output"},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress", .subject = "output"},
     CLI_MODEL(struct arguments),
+    CLI_CACHE(struct arguments),
 };
 
 CLI_CONDITION(has_no_text, struct arguments, !a->data.count)
@@ -68,6 +69,7 @@ static const struct cli_rule rules[] = {
     {"context", has_no_text, "only a text is cut into windows (--data)"},
     {"documents no-documents", has_no_text, "only a text has documents (--data)"},
     {"beam length-penalty max-tokens no-repeat", has_no_pairs, "only the targets of pairs are searched for (--pairs)"},
+    {"cache", has_no_pairs, "only a search has a cache (--pairs)"},
     {"batch", has_labels, "labelled lines are batched by their lengths"},
     {"length-penalty", is_greedy, "a greedy search has one result; add --beam N"},
 };

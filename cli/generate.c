@@ -87,6 +87,7 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet),
      .help = "write only the continuation: no prompt, no statistics", .subject = "output"},
     CLI_MODEL(struct arguments),
+    CLI_CACHE(struct arguments),
 };
 
 CLI_CONDITION(makes_nothing, struct arguments, a->tokens == 0)

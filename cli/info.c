@@ -47,6 +47,7 @@ static const struct cli_option options[] = {
      .subject = "ranks"},
     CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
+    CLI_CACHE(struct arguments),
     {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), .help = "print the results as JSON",
      .subject = "output"},
 };
@@ -421,8 +422,8 @@ static int info_show(struct qkv_context *ctx, const struct arguments *a, const c
         cli_say("--prefix %zu is more than a context of %zu positions (--context)", s->prefix, s->context);
         return CLI_USAGE;
     }
-    if (info_plan(ctx, a, model, s) || qkv_model_costs(s->plan, s->batch, s->context, &s->costs) ||
-        qkv_model_use_costs(s->plan, &s->uses))
+    if (info_plan(ctx, a, model, s) || (a->common.cache && qkv_model_set_cache(s->plan, a->common.cache)) ||
+        qkv_model_costs(s->plan, s->batch, s->context, &s->costs) || qkv_model_use_costs(s->plan, &s->uses))
         code = cli_broken(ctx);
     if (!code) info_own(ctx, model, s);
     if (!code && s->continuations && !s->costs.pages) {

@@ -70,7 +70,7 @@ static int lines_begin(struct cli_lines_job *job, struct qkv_opening **opening) 
     job->use.text_count = job->lines.count;
     job->use.loaded = job->model != NULL;
     const enum qkv_status status = job->model ? qkv_use_check_memory(job->ctx, job->words[0], &job->use)
-                                              : qkv_model_open(job->ctx, job->words[0], NULL, opening);
+                                              : cli_open_with(job->common, job->ctx, job->words[0], opening);
     const bool failed = status || (*opening && qkv_opening_check_use(*opening, &job->use));
     return failed ? cli_broken(job->ctx) : CLI_DONE;
 }
@@ -83,7 +83,7 @@ int cli_lines_open(struct cli_lines_job *job, enum qkv_status (*suits)(struct qk
     if (code == CLI_DONE) code = cli_read_long(job->ctx, job->long_lines, &job->long_kind);
     if (code == CLI_DONE) code = cli_set_precision(job->common, job->ctx, folder);
     if (code == CLI_DONE && !waits) code = lines_begin(job, &opening);
-    if (code == CLI_DONE && waits && qkv_model_open(job->ctx, folder, NULL, &opening)) code = cli_broken(job->ctx);
+    if (code == CLI_DONE && waits && cli_open_with(job->common, job->ctx, folder, &opening)) code = cli_broken(job->ctx);
     if (code == CLI_DONE) code = cli_load_opened(job->common, job->ctx, folder, opening, &job->model);
     qkv_opening_free(opening);
     if (code == CLI_DONE && suits && suits(job->model)) code = cli_broken(job->ctx);

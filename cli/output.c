@@ -204,7 +204,7 @@ int cli_open(const struct cli_common *common, struct qkv_context **ctx) {
     if (!status) {
         if (qkv_context_isa_note(*ctx)) cli_say("%s; kernels: %s", qkv_context_isa_note(*ctx), qkv_context_isa(*ctx));
         if (qkv_context_threads_note(*ctx)) cli_say("%s", qkv_context_threads_note(*ctx));
-        return CLI_DONE;
+        return qkv_cache_check(*ctx, common->cache) ? cli_misused(*ctx) : CLI_DONE;
     }
     if (!*ctx) return cli_failed("out of memory");
     cli_broken(*ctx);
@@ -245,10 +245,17 @@ int cli_load_opened(const struct cli_common *common, struct qkv_context *ctx, co
     return CLI_DONE;
 }
 
+enum qkv_status cli_open_with(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
+                              struct qkv_opening **opening) {
+    struct qkv_model_open_options options = qkv_model_open_defaults();
+    options.cache = common->cache;
+    return qkv_model_open(ctx, folder, &options, opening);
+}
+
 int cli_open_model(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
                    struct qkv_opening **opening) {
     const int code = cli_set_precision(common, ctx, folder);
-    return code == CLI_DONE && qkv_model_open(ctx, folder, NULL, opening) ? cli_broken(ctx) : code;
+    return code == CLI_DONE && cli_open_with(common, ctx, folder, opening) ? cli_broken(ctx) : code;
 }
 
 int cli_load(const struct cli_common *common, struct qkv_context *ctx, const char *folder, struct qkv_model **model) {

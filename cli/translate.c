@@ -65,6 +65,7 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress and no statistics",
      .subject = "output"},
     CLI_MODEL(struct arguments),
+    CLI_CACHE(struct arguments),
 };
 
 CLI_CONDITION(translate_searches, struct arguments, !a->sample)

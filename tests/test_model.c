@@ -327,7 +327,8 @@ static void a_cache_of_latents_keeps_rank_and_rope_numbers_a_position(void **sta
         assert_in_range(pages.count * pages.positions, LENGTH, LENGTH + pages.positions - 1);
         struct qkv_page_pool *pool;
         const struct qkv_page_shape whole = {.length = LENGTH, .sequences = 1};
-        assert_int_equal(qkv_decode_pool(model, false, &pool), QKV_OK);
+        assert_int_equal(qkv_decode_pool(model, false, (struct qkv_page_types){.precision = model->precision}, &pool),
+                         QKV_OK);
         assert_int_equal(qkv_page_pool_begin(pool, &whole), QKV_OK);
         assert_in_range(pool->storage.peak, pages.count * pages.bytes, pages.count * (pages.bytes + 16) + 1024);
         qkv_page_pool_free(pool);

@@ -367,6 +367,87 @@ static void refused(struct qkv_model *m, struct qkv_page_types types, const char
     }
 }
 
+/* ---- choices by name --------------------------------------------------------------------------------------------- */
+
+static void expect_cache(struct qkv_model *m, const char *cache, const char *k, const char *v) {
+    assert_ok(ctx, qkv_model_set_cache(m, cache));
+    assert_string_equal(m->cache_types.k ? m->cache_types.k->name : "usual", k);
+    assert_string_equal(m->cache_types.v ? m->cache_types.v->name : "usual", v);
+}
+
+static void a_cache_is_chosen_by_the_names_of_types(void **state) {
+    (void)state;
+    struct qkv_model *m = fixture_model(ctx, blocks, NULL, 0, 3, 0.2);
+    const char *name, *help;
+    for (size_t i = 0; qkv_cache_type_at(i, &name, &help); i++) {
+        assert_string_equal(name, qkv_page_type_at(i)->name);
+        assert_true(*help);
+        expect_cache(m, name, name, name);
+    }
+    expect_cache(m, "k=q8_0,v=bf16", "q8_0", "bf16");
+    expect_cache(m, "v=f16,k=f32", "f32", "f16");
+    expect_cache(m, "v=q8_0", "usual", "q8_0");
+    static const char *const wrong[] = {"q8_1",        "",           "k=",    ",", "k=f32,",
+                                        "k=f32,k=f32", "f32,v=q8_0", "q=f32", "k", "k=f32;v=f32"};
+    for (size_t i = 0; i < TEST_COUNT(wrong); i++) {
+        assert_fails(ctx, qkv_cache_check(ctx, wrong[i]), QKV_ARGUMENT, i < 3 || i > 7 ? "no type" : "k=q8_0,v=bf16");
+        assert_fails(ctx, qkv_model_set_cache(m, wrong[i]), QKV_ARGUMENT, "cache");
+    }
+    assert_string_equal(m->cache_types.v->name, "q8_0");
+    expect_cache(m, NULL, "usual", "usual");
+    assert_ok(ctx, qkv_cache_check(ctx, NULL));
+    qkv_model_free(m);
+    m = fixture_model(ctx, alone, NULL, 0, 3, 0.2);
+    assert_fails(ctx, qkv_model_set_cache(m, "q8_0"), QKV_ARGUMENT, "pages of q8_0 hold blocks of 32 channels");
+    assert_null(m->cache_types.k);
+    qkv_model_free(m);
+}
+
+/* Two sessions, or decoders, of one model with caches of their own, and the same with the choice of the model. */
+static void sessions_and_decoders_have_caches_of_their_own(void **state) {
+    (void)state;
+    struct qkv_model *m = fixture_model(ctx, blocks, NULL, 0, 3, 0.2);
+    static const char *const caches[] = {"q8_0", "k=q8_0,v=f16", "f32"};
+    struct qkv_random random = test_random(8);
+    float expected[V];
+    size_t bytes[TEST_COUNT(caches)];
+    int32_t ids[40];
+    fixture_ids(&random, ids, TEST_COUNT(ids), V);
+    for (size_t i = 0; i < TEST_COUNT(caches); i++) {
+        struct qkv_session *s;
+        struct qkv_decoder *d;
+        const struct qkv_page_heads heads = qkv_cache_heads(&m->spec.decoder.kinds[0].attention);
+        assert_ok(ctx, qkv_model_set_cache(m, caches[i]));
+        assert_ok(ctx, qkv_session_create(m, NULL, &s));
+        assert_ok(ctx, qkv_session_append(s, ids, TEST_COUNT(ids)));
+        memcpy(expected, qkv_session_logits(s), sizeof expected);
+        bytes[i] = qkv_session_pages(s).bytes;
+        assert_int_equal(bytes[i], 2 * 128 * heads.heads *
+                                       (qkv_type_span(m->cache_types.k->dtype, heads.k_columns) +
+                                        qkv_type_span(m->cache_types.v->dtype, heads.v_columns)));
+        qkv_session_free(s);
+        assert_ok(ctx, qkv_model_set_cache(m, i ? NULL : "bf16"));
+        assert_ok(ctx, qkv_session_create(m, &QKV_OPTIONS(qkv_session_options, .cache = caches[i]), &s));
+        assert_ok(ctx, qkv_session_append(s, ids, TEST_COUNT(ids)));
+        assert_memory_equal(qkv_session_logits(s), expected, sizeof expected);
+        assert_int_equal(qkv_session_pages(s).bytes, bytes[i]);
+        qkv_session_free(s);
+        const struct qkv_decoder_options options = {.size = sizeof options, .rows = 1, .chunk = 1, .cache = caches[i]};
+        const size_t count = TEST_COUNT(ids);
+        assert_ok(ctx, qkv_decoder_create(m, &options, &d));
+        assert_ok(ctx, qkv_decoder_append(d, &(struct qkv_decoder_input){.ids = ids, .counts = &count}));
+        assert_memory_equal(qkv_decoder_logits(d), expected, sizeof expected);
+        assert_int_equal(qkv_decoder_pages(d).bytes, bytes[i]);
+        qkv_decoder_free(d);
+        assert_fails(ctx, qkv_session_create(m, &QKV_OPTIONS(qkv_session_options, .cache = "q9"), &s), QKV_ARGUMENT,
+                     "caches have no type \"q9\"");
+    }
+    assert_true(bytes[0] < bytes[1] && bytes[1] < bytes[2]);
+    qkv_model_free(m);
+}
+
+/* ---- refusals ---------------------------------------------------------------------------------------------------- */
+
 static void types_that_do_not_hold_the_heads_are_refused(void **state) {
     (void)state;
     const struct qkv_page_type *packed = &qkv_page_type_bf16_packed, *f32 = &qkv_page_type_f32;
@@ -431,6 +512,8 @@ int main(void) {
         cmocka_unit_test(rows_of_a_decoder_have_the_bits_of_rows),
         cmocka_unit_test(beams_have_the_bits_of_rows),
         cmocka_unit_test(plans_count_the_pages_that_sessions_take),
+        cmocka_unit_test(a_cache_is_chosen_by_the_names_of_types),
+        cmocka_unit_test(sessions_and_decoders_have_caches_of_their_own),
         cmocka_unit_test(types_that_do_not_hold_the_heads_are_refused),
         cmocka_unit_test(types_that_do_not_hold_the_heads_of_cross_attention_are_refused),
     };

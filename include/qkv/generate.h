@@ -31,6 +31,8 @@ struct qkv_session_options {
      * longrope): the number of positions that the sequence will finally have, at most the spec's context; 0: the
      * capacity. It does not change later, and forks have the same. */
     size_t length;
+    /* Experimental: types of the cached keys and values, as qkv_model_set_cache has them; NULL: those of the model */
+    const char *cache;
 };
 /* All 0. */
 QKV_API void qkv_session_options_init(struct qkv_session_options *options, size_t size);

@@ -62,8 +62,9 @@ struct qkv_model_open_options {
     bool ignore_memory; /* as the context's options of that name, for this model; either of the two is enough */
     bool ignore_digest;
     const enum qkv_precision *precision; /* of products, attention and usual caches; NULL: the context's */
-    /* type of the cached keys and values of sessions and decoders, "f32", "bf16"; NULL: the usual one of the precision.
-     * A type that does not hold the model's heads is QKV_ARGUMENT. */
+    /* types of the cached keys and values of sessions and decoders, as qkv_model_set_cache has them: "q8_0",
+     * "k=q8_0,v=bf16"; NULL: the usual ones of the precision. A type that does not hold the model's heads is
+     * QKV_ARGUMENT. */
     const char *cache;
 };
 /* Experimental: no choice: the context's options decide. */
@@ -89,7 +90,7 @@ QKV_API struct qkv_model *qkv_opening_plan(const struct qkv_opening *opening);
 struct qkv_needs_options {
     size_t size;                         /* sizeof(struct qkv_needs_options), set by qkv_needs_defaults */
     const enum qkv_precision *precision; /* NULL: that of the opening */
-    const char *cache;                   /* type of the cached keys and values; NULL: that of the opening */
+    const char *cache;                   /* types of the cached keys and values; NULL: those of the opening */
     size_t context;                      /* positions of a session; 0: the spec's context */
 };
 /* Experimental: the precision and the cache of the opening, and the spec's context. */
@@ -171,6 +172,21 @@ QKV_API void qkv_model_free(struct qkv_model *model);
 QKV_API enum qkv_status qkv_model_share(struct qkv_model *model, struct qkv_context *ctx, struct qkv_model **out);
 /* The precision of the model: the context's when it was made, or that of qkv_model_open_options. */
 QKV_API enum qkv_precision qkv_model_own_precision(const struct qkv_model *model);
+#ifdef QKV_EXPERIMENTAL
+/* Experimental: gives the name and a one-line description of the i-th type in which a cache stores keys or values:
+ * "f32", "bf16_packed", "bf16", "f16", "q8_0"; false past the last. Any thread. */
+QKV_API bool qkv_cache_type_at(size_t i, const char **name, const char **help);
+/* Experimental: checks a choice of such types without a model: the name of one type, or "k=NAME", "v=NAME" or
+ * "k=NAME,v=NAME" for keys and values apart. NULL is one, too. Fails with QKV_ARGUMENT. */
+QKV_API enum qkv_status qkv_cache_check(struct qkv_context *ctx, const char *cache);
+/* Experimental: chooses the types in which the caches of sessions, decoders and encoded sources that are made from now
+ * on store keys and values; a side that the choice does not name has the usual type of the model's precision. NULL: the
+ * usual types. A planned model can have a choice, too, for its costs. Attention computes with the numbers that the
+ * cache has, also those of the tokens that are appended at that time: all ways of appending the same tokens have the
+ * same bits. q8_0 has blocks of 32 channels, which must divide the channels of a head. Types that do not hold the heads
+ * of a layer are QKV_ARGUMENT, and the choice stays as it was. Fails with QKV_ARGUMENT, QKV_MEMORY. */
+QKV_API enum qkv_status qkv_model_set_cache(struct qkv_model *model, const char *cache);
+#endif
 /* The context that the model was made with. */
 QKV_API struct qkv_context *qkv_model_context(const struct qkv_model *model);
 /* The spec, with every default filled in. Owned by the model. */

@@ -98,6 +98,9 @@ struct qkv_decoder_options {
      * one (kinds dynamic and longrope), at most the model's context; NULL or 0: the capacity. It does not change later,
      * and rows that are selected from a row have the same. Sources use their own lengths. */
     const size_t *lengths;
+    /* Experimental: types of the cached keys and values of the rows, as qkv_model_set_cache has them; those of sources
+     * have the types of the model. NULL: the types of the model */
+    const char *cache;
 };
 /* One row, no encoder, chunk 1. */
 QKV_API void qkv_decoder_options_init(struct qkv_decoder_options *options, size_t size);

@@ -6,7 +6,6 @@
 
 #include "base/sized_options.h"
 #include "io/gguf.h"
-#include "model/decode.h"
 #include "model/spec.h"
 
 static const struct qkv_source *const opening_sources[] = {
@@ -61,21 +60,6 @@ static enum qkv_status opening_find(struct qkv_opening *o) {
     return status;
 }
 
-/* Sets the type of the model's caches by its name; NULL: the usual ones. */
-static enum qkv_status opening_pages(struct qkv_model *m, const char *name) {
-    const struct qkv_page_type *type;
-    m->cache_types = (struct qkv_page_types){0};
-    if (!name) return QKV_OK;
-    if (!m->decoder.spec)
-        return qkv_fail(m->ctx, QKV_ARGUMENT, "a cache of type %.80s is asked for, but the model has no decoder", name);
-    for (size_t i = 0; (type = qkv_page_type_at(i)); i++)
-        if (!strcmp(type->name, name)) {
-            m->cache_types = (struct qkv_page_types){.k = type, .v = type};
-            return qkv_decode_check_pages(m);
-        }
-    return qkv_fail(m->ctx, QKV_ARGUMENT, "caches have no type \"%.80s\"", name);
-}
-
 /* What the options choose for the model. */
 static enum qkv_status opening_choose(struct qkv_opening *o) {
     enum qkv_status status = QKV_OK;
@@ -83,7 +67,7 @@ static enum qkv_status opening_choose(struct qkv_opening *o) {
         o->model->precision = *o->options.precision;
         status = qkv_precision_check(o->ctx, &o->model->precision);
     }
-    return status ? status : opening_pages(o->model, o->options.cache);
+    return status ? status : qkv_model_set_cache(o->model, o->options.cache);
 }
 
 static enum qkv_status opening_plan(struct qkv_opening *o) {
@@ -185,7 +169,7 @@ static enum qkv_status opening_measure(const struct qkv_opening *o, const struct
     struct qkv_model *m = o->model;
     const struct qkv_page_types types = m->cache_types;
     const enum qkv_precision precision = m->precision;
-    enum qkv_status status = options->cache ? opening_pages(m, options->cache) : QKV_OK;
+    enum qkv_status status = options->cache ? qkv_model_set_cache(m, options->cache) : QKV_OK;
     if (options->precision) m->precision = *options->precision;
     if (!status) status = qkv_precision_check(o->ctx, &m->precision);
     if (!status) status = opening_bytes(o, &needs->model);

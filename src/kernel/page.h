@@ -107,6 +107,9 @@ struct qkv_page_heads {
     bool shared;                        /* values are the first channels of the keys */
     const char *form;                   /* the form of attention, for messages: "latent attention" */
 };
+/* Reads a choice of types: one name for both, or "k=NAME", "v=NAME" or both with a comma; a side without a name has the
+ * usual type. `precision` stays. Fails with QKV_ARGUMENT. */
+enum qkv_status qkv_page_types_read(struct qkv_context *ctx, const char *text, struct qkv_page_types *types);
 /* Replaces NULLs of a choice that was checked. If one of two shared types is chosen, it is the other one too. */
 struct qkv_page_types qkv_page_types_of(const struct qkv_context *ctx, const struct qkv_page_heads *heads,
                                         struct qkv_page_types chosen);

@@ -35,16 +35,9 @@ struct qkv_page_types qkv_page_types_of(const struct qkv_context *ctx, const str
 
 /* ---- refusals -------------------------------------------------------------------------------------------------- */
 
-/* "f32, bf16 or f16": the types that hold the keys (k), the values (v), or both. */
-static const char *choice_list(const struct qkv_context *ctx, const struct qkv_page_heads *heads, bool k, bool v,
-                               char text[CHOICE_TEXT]) {
-    const char *names[CHOICE_TEXT / 2];
-    const struct qkv_page_type *type;
-    size_t count = 0, at = 0;
-    for (size_t i = 0; (type = qkv_page_type_at(i)); i++)
-        if (k && v ? choice_holds_both(ctx, type, heads)
-                   : choice_holds(ctx, type, k ? heads->k_columns : heads->v_columns))
-            names[count++] = type->name;
+/* "f32, bf16 or f16" */
+static const char *choice_join(const char *const *names, size_t count, char text[CHOICE_TEXT]) {
+    size_t at = 0;
     text[0] = 0;
     for (size_t i = 0; i < count && at < CHOICE_TEXT; i++)
         at += (size_t)snprintf(text + at, CHOICE_TEXT - at, "%s%s",
@@ -53,6 +46,19 @@ static const char *choice_list(const struct qkv_context *ctx, const struct qkv_p
                                                : " or ",
                                names[i]);
     return text;
+}
+
+/* The types that hold the keys (k), the values (v), or both. */
+static const char *choice_list(const struct qkv_context *ctx, const struct qkv_page_heads *heads, bool k, bool v,
+                               char text[CHOICE_TEXT]) {
+    const char *names[CHOICE_TEXT / 2];
+    const struct qkv_page_type *type;
+    size_t count = 0;
+    for (size_t i = 0; (type = qkv_page_type_at(i)); i++)
+        if (k && v ? choice_holds_both(ctx, type, heads)
+                   : choice_holds(ctx, type, k ? heads->k_columns : heads->v_columns))
+            names[count++] = type->name;
+    return choice_join(names, count, text);
 }
 
 /* Keys and values that are the same numbers. */
@@ -100,4 +106,44 @@ enum qkv_status qkv_page_types_check(struct qkv_context *ctx, const struct qkv_p
     }
     enum qkv_status status = choice_check(ctx, heads, chosen.k, true, what, layer);
     return status ? status : choice_check(ctx, heads, chosen.v, false, what, layer);
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* The type with a name of `size` bytes. */
+static enum qkv_status choice_find(struct qkv_context *ctx, const char *name, size_t size,
+                                   const struct qkv_page_type **out) {
+    const char *names[CHOICE_TEXT / 2];
+    char list[CHOICE_TEXT];
+    size_t count = 0;
+    for (; (*out = qkv_page_type_at(count)); count++) {
+        names[count] = (*out)->name;
+        if (strlen((*out)->name) == size && !memcmp((*out)->name, name, size)) return QKV_OK;
+    }
+    return qkv_fail(ctx, QKV_ARGUMENT, "caches have no type \"%.*s\" (choose %s)", (int)qkv_min(size, 80), name,
+                    choice_join(names, count, list));
+}
+
+enum qkv_status qkv_page_types_read(struct qkv_context *ctx, const char *text, struct qkv_page_types *types) {
+    enum qkv_status status = QKV_OK;
+    types->k = types->v = NULL;
+    if (!strchr(text, '=') && !strchr(text, ',')) {
+        status = choice_find(ctx, text, strlen(text), &types->k);
+        types->v = types->k;
+        return status;
+    }
+    for (const char *at = text; !status; at++) {
+        const struct qkv_page_type **side = *at == 'k' ? &types->k : *at == 'v' ? &types->v : NULL;
+        if (!side || at[1] != '=' || *side)
+            return qkv_fail(
+                ctx, QKV_ARGUMENT,
+                "a cache is chosen by the name of a type, or as \"k=q8_0,v=bf16\" for keys and values apart, "
+                "not as \"%.80s\"",
+                text);
+        const size_t size = strcspn(at + 2, ",");
+        status = choice_find(ctx, at + 2, size, side);
+        at += 2 + size;
+        if (!*at) break;
+    }
+    return status;
 }

@@ -75,7 +75,9 @@ static enum qkv_status measure_weights(struct qkv_model *m, size_t context, stru
     }
     if (status || !d->layers) return status;
     struct qkv_page_pool *pool;
-    status = qkv_decode_pool(m, false, &pool);
+    struct qkv_page_types types;
+    status = qkv_decode_types(m, NULL, &types);
+    if (!status) status = qkv_decode_pool(m, false, types, &pool);
     if (status) return status;
     const struct qkv_page_shape shape = {.length = context, .sequences = 1};
     costs->page_positions = qkv_page_positions(&shape);

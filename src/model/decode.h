@@ -19,10 +19,11 @@ struct qkv_stack_pool {
 };
 enum qkv_status qkv_stack_pool_create(struct qkv_context *ctx, const struct qkv_stack_pool *choice,
                                       struct qkv_page_pool **out);
-/* The same for all layers of the decoder, in the page types of the model. */
-enum qkv_status qkv_decode_pool(struct qkv_model *model, bool cross, struct qkv_page_pool **out);
-/* Fails with QKV_ARGUMENT if the model's page types do not hold its keys and values. (decode_pool.c) */
-enum qkv_status qkv_decode_check_pages(struct qkv_model *model);
+/* The page types of a cache: those that `cache` names (qkv_page_types_read), NULL: those of the model. */
+enum qkv_status qkv_decode_types(struct qkv_model *model, const char *cache, struct qkv_page_types *types);
+/* The same for all layers of the decoder, in these types. */
+enum qkv_status qkv_decode_pool(struct qkv_model *model, bool cross, struct qkv_page_types types,
+                                struct qkv_page_pool **out);
 /* `count` empty lists with room for sequences of such a pool, from an arena, which may be measuring; NULL: no
  * memory. */
 struct qkv_page_list *qkv_decode_lists(struct qkv_arena *arena, const struct qkv_page_shape *shape, size_t count);

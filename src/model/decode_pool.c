@@ -21,24 +21,20 @@ enum qkv_status qkv_stack_pool_create(struct qkv_context *ctx, const struct qkv_
     return status;
 }
 
-enum qkv_status qkv_decode_pool(struct qkv_model *m, bool cross, struct qkv_page_pool **out) {
-    struct qkv_stack_pool choice = {.stack = &m->decoder,
-                                    .end = (size_t)m->spec.decoder.layers,
-                                    .cross = cross,
-                                    .types = m->cache_types,
-                                    .what = cross ? "the keys and values of sources" : "the KV cache"};
-    choice.types.precision = m->precision;
-    return qkv_stack_pool_create(m->ctx, &choice, out);
+enum qkv_status qkv_decode_types(struct qkv_model *m, const char *cache, struct qkv_page_types *types) {
+    *types = m->cache_types;
+    types->precision = m->precision;
+    return cache ? qkv_page_types_read(m->ctx, cache, types) : QKV_OK;
 }
 
-enum qkv_status qkv_decode_check_pages(struct qkv_model *m) {
-    enum qkv_status status = QKV_OK;
-    for (int cross = 0; cross < (m->encoder.spec ? 2 : 1) && !status; cross++) {
-        struct qkv_page_pool *pool;
-        status = qkv_decode_pool(m, cross, &pool);
-        qkv_page_pool_free(pool);
-    }
-    return status;
+enum qkv_status qkv_decode_pool(struct qkv_model *m, bool cross, struct qkv_page_types types,
+                                struct qkv_page_pool **out) {
+    const struct qkv_stack_pool choice = {.stack = &m->decoder,
+                                          .end = (size_t)m->spec.decoder.layers,
+                                          .cross = cross,
+                                          .types = types,
+                                          .what = cross ? "the keys and values of sources" : "the KV cache"};
+    return qkv_stack_pool_create(m->ctx, &choice, out);
 }
 
 struct qkv_page_list *qkv_decode_lists(struct qkv_arena *arena, const struct qkv_page_shape *shape, size_t count) {

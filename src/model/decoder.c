@@ -128,11 +128,14 @@ static struct qkv_page_shape decoder_pages(const struct qkv_decoder *d, const st
     return (struct qkv_page_shape){.length = d->capacity, .pages = o->pages, .sequences = d->most};
 }
 
-/* Makes a pool for this decoder alone. */
-static enum qkv_status decoder_own_pool(struct qkv_decoder *d) {
-    if (d->pool && d->pool->owners == 1) return QKV_OK;
+/* Makes a pool for this decoder alone, unless it has one of these types. */
+static enum qkv_status decoder_own_pool(struct qkv_decoder *d, const char *cache) {
+    struct qkv_page_types types;
+    enum qkv_status status = qkv_decode_types(d->model, cache, &types);
+    if (status) return status;
+    if (d->pool && d->pool->owners == 1 && d->pool->types.k == types.k && d->pool->types.v == types.v) return QKV_OK;
     qkv_page_pool_free(d->pool);
-    return qkv_decode_pool(d->model, false, &d->pool);
+    return qkv_decode_pool(d->model, false, types, &d->pool);
 }
 
 static enum qkv_status decoder_take_kept(struct qkv_decoder *d, const struct qkv_page_shape *shape) {
@@ -150,7 +153,7 @@ enum qkv_status qkv_decoder_begin(struct qkv_decoder *d, const struct qkv_decode
     enum qkv_status status = decoder_start(d, o);
     if (status) return status;
     const struct qkv_page_shape shape = decoder_pages(d, o);
-    status = decoder_own_pool(d);
+    status = decoder_own_pool(d, o->cache);
     if (!status) status = qkv_page_pool_begin(d->pool, &shape);
     if (!status) status = decoder_take_kept(d, &shape);
     if (!status) status = qkv_decoder_pass_measure(d, o->chunk, &step_bytes);
@@ -183,7 +186,7 @@ enum qkv_status qkv_decoder_measure(struct qkv_model *model, const struct qkv_de
     size_t pool_bytes = 0, kept_bytes = 0, step_bytes = 0, score_bytes = 0;
     struct qkv_decoder *d = qkv_decoder_allocate(model);
     enum qkv_status status = d ? decoder_start(d, options) : QKV_MEMORY;
-    if (!status) status = decoder_own_pool(d);
+    if (!status) status = decoder_own_pool(d, options->cache);
     if (!status) {
         const struct qkv_page_shape shape = decoder_pages(d, options);
         status = qkv_page_pool_measure(d->pool, &shape, &pool_bytes);

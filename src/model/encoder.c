@@ -174,8 +174,11 @@ static struct qkv_encoded *encoder_make(struct qkv_model *m) {
 
 /* Makes the pool for the keys and values of cross attention, if there is any. */
 static enum qkv_status encoder_own_pool(struct qkv_encoded *e) {
-    const struct qkv_model *m = e->model;
-    return e->pool || !m->decoder.spec || !m->encoder.spec ? QKV_OK : qkv_decode_pool(e->model, true, &e->pool);
+    struct qkv_model *m = e->model;
+    struct qkv_page_types types;
+    if (e->pool || !m->decoder.spec || !m->encoder.spec) return QKV_OK;
+    const enum qkv_status status = qkv_decode_types(m, NULL, &types);
+    return status ? status : qkv_decode_pool(m, true, types, &e->pool);
 }
 
 struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m, bool features) {

@@ -59,7 +59,8 @@ static enum qkv_status session_create(struct qkv_model *model, const struct qkv_
                                                 .capacity = o->capacity,
                                                 .chunk = QKV_DECODER_CHUNK,
                                                 .pages = o->pages,
-                                                .lengths = o->length ? &o->length : NULL};
+                                                .lengths = o->length ? &o->length : NULL,
+                                                .cache = o->cache};
     *out = NULL;
     enum qkv_status status = qkv_model_check_weights(model);
     if (!status) status = qkv_session_check(model, o->capacity);

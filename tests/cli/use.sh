@@ -227,6 +227,27 @@ bytes() { # bytes KEY OPTIONS...: of the plan
 [ "$(bytes train_bytes --threads 8)" -gt "$(bytes train_bytes --threads 1)" ] \
     || fail "8 threads take no memory of their own"
 same "$(bytes threads --threads 8)" 8 "the threads in JSON"
+
+# ---- types of the cache ----
+whole=$(bytes cache_bytes_per_token --cache f32)
+same "$whole" $((2 * $(bytes cache_bytes_per_token --cache f16))) "a cache of f32, in those of f16"
+same $((3 * whole)) $((4 * $(bytes cache_bytes_per_token --cache k=f32,v=bf16))) "a cache of f32, in those of f32 and bf16"
+[ "$(bytes run_bytes --cache f16)" -lt "$(bytes run_bytes --cache f32)" ] || fail "a cache of f16 takes no less memory"
+"$QKV" info --preset nano-gpt --json --cache q8_0 >small.json
+"$QKV" info --preset nano-gpt --json --cache f32 >whole.json
+cache_of() {
+    grep -o '"cache_bytes_per_token": [0-9]*' "$1" | cut -d' ' -f2
+}
+same $((128 * $(cache_of small.json))) $((34 * $(cache_of whole.json))) "34 bytes of q8_0 for 32 numbers of 4 bytes"
+try 0 "$QKV" generate run --prompt "the king " -n 40 --temp 0 -q --precision fp32
+mv out usual.txt
+try 0 "$QKV" generate run --prompt "the king " -n 40 --temp 0 -q --precision fp32 --cache f32
+same "$(cat out)" "$(cat usual.txt)" "the text with the usual cache in fp32"
+try 0 "$QKV" generate run --prompt "the king " -n 40 --temp 0 -q --cache k=bf16,v=f16
+refuse 1 'pages of q8_0 hold blocks of 32 channels, but the keys of layer 0 have 8 a head \(choose f32' \
+    "$QKV" generate run --prompt a --cache q8_0
+refuse 2 'caches have no type "q9" \(choose f32, .* or q8_0\)' "$QKV" generate run --prompt a --cache k=q9
+refuse 2 'only a search has a cache' "$QKV" eval run --data foreign.txt --cache f16
 if command -v taskset >/dev/null; then
     [ "$(nproc --all)" = 1 ] || try 0 env -u QKV_THREADS taskset -c "$(taskset -cp $$ | sed 's/.*: *//; s/[-,].*//')" \
         "$QKV" info run
