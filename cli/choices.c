@@ -23,7 +23,7 @@ CHOICES(long, QKV_LONG_LIST(NAME))
 CHOICES(pool, QKV_POOL_LIST(NAME) "max")
 CHOICES(attention, "encoder", "decoder", "cross")
 CHOICES(extend, QKV_EXTEND_LIST(NAME))
-CHOICES(export, "qkv", "huggingface")
+CHOICES(export, "qkv", "huggingface", "gguf")
 CHOICES(names, "qkv", "family")
 CHOICES(tokenizer, QKV_TOKENIZER_LIST(NAME))
 
@@ -43,6 +43,12 @@ const char *cli_choose_cache(const char *option, size_t i) {
     const char *name = NULL, *help;
     (void)option;
     return qkv_cache_type_at(i, &name, &help) ? name : NULL;
+}
+
+const char *cli_choose_mix(const char *option, size_t i) {
+    const char *name = NULL, *help;
+    (void)option;
+    return qkv_mix_at(i, &name, &help) ? name : NULL;
 }
 
 const char *cli_choose_training(const char *option, size_t i) {

@@ -117,7 +117,8 @@ struct cli_command {
     const char *const *writes;
     /* true: existing ones are replaced only with --force; false: the work itself decides */
     bool replaces;
-    bool presets; /* the help lists the presets */
+    bool (*writes_file)(const void *values); /* whether its CLI_FOLDER names a file to write; NULL: never */
+    bool presets;                            /* the help lists the presets */
     enum cli_ranks ranks;
     int (*run)(const void *values, const char *const *arguments, size_t count);
 };
@@ -138,6 +139,7 @@ const struct cli_command *cli_compare(void);
 const struct cli_command *cli_forward(void);
 const struct cli_command *cli_tokenize(void);
 const struct cli_command *cli_export(void);
+const struct cli_command *cli_quantize(void);
 const struct cli_command *cli_bench(void);
 const struct cli_command *cli_doctor(void);
 
@@ -171,6 +173,7 @@ const char *cli_choose_attention(const char *option, size_t i); /* encoder, deco
 const char *cli_choose_extend(const char *option, size_t i);
 const char *cli_choose_format(const char *option, size_t i); /* number formats of weights */
 const char *cli_choose_export(const char *option, size_t i); /* kinds of folders */
+const char *cli_choose_mix(const char *option, size_t i);    /* mixes of types in GGUF files */
 const char *cli_choose_names(const char *option, size_t i);  /* whose names gradients get */
 const char *cli_choose_tokenizer(const char *option, size_t i);
 const char *cli_choose_training(const char *option, size_t i); /* the values of that option of training */
@@ -467,6 +470,17 @@ bool cli_task_progress(void *user, const char *what, double done, double total);
  * SIGUSR1, SIGUSR2 and SIGXCPU, which batch systems send before they end a job, set it however often they come. */
 extern volatile sig_atomic_t cli_stopping;
 void cli_catch_signals(void);
+
+/* ---- GGUF files (quantize.c) ------------------------------------------------------------------------------------- */
+
+/* Writes a model as a GGUF file, with its progress, and prints the notes; with --json, the result instead of a line
+ * about the file. Returns the exit code after a message. */
+struct cli_gguf {
+    const struct qkv_gguf_options *options;
+    const char *out;
+    bool quiet, json;
+};
+int cli_gguf_write(const struct cli_gguf *gguf, struct qkv_model *model);
 
 /* ---- the parts of a model (info_tree.c) -------------------------------------------------------------------------- */
 

@@ -1,4 +1,5 @@
-/* export.c: "qkv export" writes a copy of a model folder with its weights in another number format. */
+/* export.c: "qkv export" writes a copy of a model with its weights in another number format: a folder of qkv, a folder
+ * of a published family, or a GGUF file. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,45 +7,72 @@
 
 struct arguments {
     const char *dtype, *out, *to, *family;
-    bool force, json;
+    bool force, json, quiet;
     struct cli_common common;
 };
 
 static const struct arguments defaults = {.common = {.threads = 1, .precision = "fp32"}};
 
 static const struct cli_option options[] = {
-    {CLI_TEXT, 0, "dtype", "NAME", offsetof(struct arguments, dtype), .choice = cli_choose_format,
-     .help = "number format of the matrices: {}; biases and norms keep their format"},
+    {CLI_TEXT, 0, "dtype", "NAME", offsetof(struct arguments, dtype), .choice = cli_choose_format, .open = true,
+     .help = "number format of the matrices: {}, and in GGUF files their types, such as q8_0; biases and norms keep "
+             "their format"},
     {CLI_TEXT, 0, "to", "WHAT", offsetof(struct arguments, to), .choice = cli_choose_export,
-     .help = "kind of folder: qkv, or huggingface, which transformers opens", .before = "qkv"},
+     .help = "kind of model: qkv, huggingface, a folder that transformers opens, or gguf, a file that llama.cpp opens",
+     .before = "qkv"},
     {CLI_TEXT, 0, "family", "TYPE", offsetof(struct arguments, family),
-     .help = "with --to huggingface: model_type to write, such as llama",
+     .help = "with --to huggingface or gguf: model_type to write, such as llama",
      .before = "the family that the model came from, else the first that can express it"},
-    {CLI_FOLDER, 'o', "out", "FOLDER", offsetof(struct arguments, out), .help = "model folder to write"},
+    {CLI_FOLDER, 'o', "out", "FOLDER", offsetof(struct arguments, out),
+     .help = "model folder to write; with --to gguf, the file"},
     {CLI_FOLDER, 0, "output", "FOLDER", offsetof(struct arguments, out), .help = "older name of --out"},
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress", .subject = "output"},
     CLI_JSON(struct arguments, "what was written"),
     CLI_FORCE(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
     CLI_IGNORE_DIGEST(struct arguments),
 };
 
-CLI_CONDITION(is_ours, struct arguments, !a->to || strcmp(a->to, "huggingface") != 0)
+static bool export_to(const struct arguments *a, const char *what) {
+    return a->to && !strcmp(a->to, what);
+}
+
+CLI_CONDITION(is_ours, struct arguments, !export_to(a, "huggingface") && !export_to(a, "gguf"))
+CLI_CONDITION(is_folder, struct arguments, !export_to(a, "gguf"))
 
 static const struct cli_rule rules[] = {
-    {"family", is_ours, "only Hugging Face folders have families; add --to huggingface"},
+    {"family", is_ours, "only Hugging Face folders and GGUF files have families; add --to huggingface"},
+    {"quiet", is_folder, "folders are written without progress; it is for --to gguf"},
 };
 
+static bool export_writes_file(const void *values) {
+    return export_to(values, "gguf");
+}
+
+/* Checks the number format before the model is read. */
+static int export_check_format(const struct arguments *a) {
+    char names[160];
+    const char *closest;
+    if (!a->dtype && !export_to(a, "gguf"))
+        return cli_usage("export: name a number format: --dtype NAME (%s)",
+                         cli_choices_text(&options[0], names, sizeof names));
+    if (export_to(a, "gguf") || cli_choices_have(&options[0], a->dtype, &closest)) return CLI_DONE;
+    return cli_usage("--dtype is \"%s\"; it must be %s%s (\"%s help export\" explains it)", a->dtype,
+                     cli_choices_text(&options[0], names, sizeof names), ", and with --to gguf any type of weights",
+                     cli_program);
+}
+
 static int export_write(struct qkv_context *ctx, const struct arguments *a, struct qkv_model *model) {
-    const enum qkv_status status = !a->to || strcmp(a->to, "huggingface")
-                                       ? qkv_model_export(model, a->dtype, a->out)
-                                       : qkv_model_export_published(model, a->family, a->dtype, a->out);
+    const enum qkv_status status = export_to(a, "huggingface")
+                                       ? qkv_model_export_published(model, a->family, a->dtype, a->out)
+                                       : qkv_model_export(model, a->dtype, a->out);
     return status ? cli_broken(ctx) : CLI_DONE;
 }
 
 /* Whether the tensors that the model does not use are written too. */
 static bool export_writes_unused(const struct arguments *a, const struct qkv_model *model) {
     const char *own = qkv_model_family(model);
-    return a->to && !strcmp(a->to, "huggingface") && (!a->family || (own && !strcmp(a->family, own)));
+    return export_to(a, "huggingface") && (!a->family || (own && !strcmp(a->family, own)));
 }
 
 static void export_say_unused(const struct arguments *a, const struct qkv_model *model) {
@@ -76,30 +104,12 @@ static void export_tell(const struct arguments *a, const struct qkv_model *model
     for (size_t i = 0; i < qkv_model_parameters(model); i++)
         numbers += qkv_array_elements(qkv_model_parameter(model, i));
     cli_wrote(a->out, "%s parameters, %s in %s", cli_grouped(count, numbers),
-              a->to && !strcmp(a->to, "huggingface") ? "a Hugging Face folder with all numbers" : "the matrices",
-              a->dtype);
+              export_to(a, "huggingface") ? "a Hugging Face folder with all numbers" : "the matrices", a->dtype);
 }
 
-static int export_run(const void *values, const char *const *words, size_t count) {
-    const struct arguments *a = values;
-    struct qkv_context *ctx = NULL;
-    struct qkv_opening *opening = NULL;
-    struct qkv_model *model = NULL;
-    char names[160];
-    if (count != 1)
-        return cli_usage("export: name one model folder: %s export RUN --dtype bf16 --out FOLDER", cli_program);
-    if (!a->dtype)
-        return cli_usage("export: name a number format: --dtype NAME (%s)",
-                         cli_choices_text(&options[0], names, sizeof names));
-    if (!a->out) return cli_usage("export: name a folder to write: --out FOLDER");
-    int code = cli_open(&a->common, &ctx);
-    const struct qkv_use_options use = {
-        .size = sizeof use, .use = a->to && !strcmp(a->to, "huggingface") ? QKV_USE_PUBLISH : QKV_USE_EXPORT};
-    if (!code && (qkv_model_open(ctx, words[0], NULL, &opening) || qkv_opening_check_use(opening, &use) ||
-                  qkv_model_fill(opening, &model)))
-        code = cli_broken(ctx);
-    qkv_opening_free(opening);
-    if (!code) code = export_write(ctx, a, model);
+/* Writes a folder, and says what it does not have. */
+static int export_folder(struct qkv_context *ctx, const struct arguments *a, struct qkv_model *model) {
+    int code = export_write(ctx, a, model);
     if (!code && qkv_model_warning(model)) cli_say("warning: %s", qkv_model_warning(model));
     if (!code && qkv_model_tokenizer_problem(model))
         cli_say("%s has no tokenizer: %s", a->out, qkv_model_tokenizer_problem(model));
@@ -108,6 +118,40 @@ static int export_run(const void *values, const char *const *words, size_t count
         code = export_json(a, model);
     else if (!code)
         export_tell(a, model);
+    return code;
+}
+
+static int export_run(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    struct qkv_context *ctx = NULL;
+    struct qkv_opening *opening = NULL;
+    struct qkv_model *model = NULL;
+    struct qkv_gguf_options options_of_file = qkv_gguf_defaults();
+    if (count != 1)
+        return cli_usage("export: name one model folder: %s export RUN --dtype bf16 --out FOLDER", cli_program);
+    int code = export_check_format(a);
+    if (code) return code;
+    if (!a->out)
+        return cli_usage(export_to(a, "gguf") ? "export: name a file to write: --out FILE.gguf"
+                                              : "export: name a folder to write: --out FOLDER");
+    if (a->dtype) options_of_file.format = a->dtype;
+    options_of_file.pure = true;
+    options_of_file.family = a->family;
+    struct cli_common common = a->common;
+    if (export_to(a, "gguf")) common.threads = 0; /* types of blocks are searched for by all threads */
+    code = cli_open(&common, &ctx);
+    if (!code && export_to(a, "gguf") && qkv_gguf_options_check(ctx, &options_of_file)) code = cli_misused(ctx);
+    const struct qkv_use_options use = {.size = sizeof use,
+                                        .use = export_to(a, "huggingface") ? QKV_USE_PUBLISH : QKV_USE_EXPORT};
+    if (!code && (qkv_model_open(ctx, words[0], NULL, &opening) || qkv_opening_check_use(opening, &use) ||
+                  qkv_model_fill(opening, &model)))
+        code = cli_broken(ctx);
+    qkv_opening_free(opening);
+    if (!code && export_to(a, "gguf"))
+        code = cli_gguf_write(
+            &(struct cli_gguf){.options = &options_of_file, .out = a->out, .quiet = a->quiet, .json = a->json}, model);
+    else if (!code)
+        code = export_folder(ctx, a, model);
     qkv_model_free(model);
     qkv_context_free(ctx);
     return code;
@@ -120,9 +164,11 @@ const struct cli_command *cli_export(void) {
         .words = CLI_WORD_MODEL,
         .writes = files,
         .replaces = true,
-        .summary = "write a model in f16 or bf16, or as a Hugging Face folder",
+        .writes_file = export_writes_file,
+        .summary = "write a model in f16 or bf16, as a Hugging Face folder, or as a GGUF file",
         .usage = "RUN --dtype bf16 --out FOLDER [--force]\n"
-                 "RUN --to huggingface [--family TYPE] --dtype bf16 --out FOLDER [--force]",
+                 "RUN --to huggingface [--family TYPE] --dtype bf16 --out FOLDER [--force]\n"
+                 "RUN --to gguf [--family TYPE] [--dtype f16] --out FILE.gguf [--force]",
         .description =
             "Writes config.json, the tokenizers, the labels and model.safetensors of a model or run into a folder, "
             "with all matrices rounded to another number format. Commands that run this model map the file into memory "
@@ -132,10 +178,16 @@ const struct cli_command *cli_export(void) {
             "With --to huggingface the folder is one that transformers opens: it has the configuration and the tensors "
             "of a published family, with all numbers in the format of --dtype. If the family has a bias that the model "
             "does not have, the bias is written as zeros. A model that no family can express is refused, with the "
-            "settings (--set) that make a new model one of the nearest family.",
+            "settings (--set) that make a new model one of the nearest family.\n\n"
+            "With --to gguf it is one file, which llama.cpp opens: the tensors and the tokenizer under the names of "
+            "the "
+            "family's architecture, all matrices in the type of --dtype (f32 without it), vectors and small tables in "
+            "f32. A model that no architecture can express is written as architecture qkv, which only qkv opens. qkv "
+            "quantize mixes types.",
         .examples = "qkv export run/ --dtype bf16 --out small/\n"
                     "qkv generate small/ --prompt \"Once\"\n"
-                    "qkv export run/ --to huggingface --dtype bf16 --out run-hf/",
+                    "qkv export run/ --to huggingface --dtype bf16 --out run-hf/\n"
+                    "qkv export run/ --to gguf --dtype f16 --out run.gguf",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
         .rules = rules,

@@ -20,9 +20,8 @@ static void files_add(struct files_list *list, enum qkv_path_use use, const char
     if (path && strcmp(path, "-") != 0) list->items[list->count++] = (struct qkv_path){.use = use, .path = path};
 }
 
-static int files_add_output(struct files_list *list, const struct cli_command *command, const struct cli_option *option,
-                            const char *path, bool force) {
-    const bool folder = option->kind == CLI_FOLDER;
+static int files_add_output(struct files_list *list, const struct cli_command *command, bool folder, const char *path,
+                            bool force) {
     const size_t before = list->count;
     if (path && !*path && !folder) return cli_usage("the name of an output is empty; name a file");
     files_add(list, folder ? QKV_PATH_FOLDER : QKV_PATH_WRITE, path);
@@ -34,8 +33,13 @@ static int files_add_output(struct files_list *list, const struct cli_command *c
     return CLI_DONE;
 }
 
+static const void *files_value(const struct cli_option *option, const void *values) {
+    return (const char *)values + option->offset;
+}
+
 static int files_add_option(struct files_list *list, const struct cli_command *command, const struct cli_option *option,
-                            const void *value, bool force) {
+                            const void *values, bool force) {
+    const void *value = files_value(option, values);
     const struct cli_texts *texts = value;
     switch (option->kind) {
     case CLI_READ:
@@ -49,7 +53,9 @@ static int files_add_option(struct files_list *list, const struct cli_command *c
         return CLI_DONE;
     case CLI_WRITE:
     case CLI_FOLDER:
-        return files_add_output(list, command, option, *(const char *const *)value, force);
+        return files_add_output(list, command,
+                                option->kind == CLI_FOLDER && !(command->writes_file && command->writes_file(values)),
+                                *(const char *const *)value, force);
     case CLI_FLAG:
     case CLI_TEXT:
     case CLI_TEXTS:
@@ -70,10 +76,6 @@ static void files_add_standard(struct files_list *list) {
     list->items[list->count - 1].force = true;
 }
 
-static const void *files_value(const struct cli_option *option, const void *values) {
-    return (const char *)values + option->offset;
-}
-
 /* Whether an option before has the same value: two names of one option count once. */
 static bool files_is_twin(const struct cli_command *command, size_t i) {
     for (size_t k = 0; k < i; k++)
@@ -90,9 +92,7 @@ static int files_list(struct files_list *list, const struct cli_command *command
         if (!strcmp(command->options[i].name, "force"))
             force = *(const bool *)files_value(&command->options[i], values);
     for (size_t i = 0; i < command->option_count && !code; i++)
-        if (!files_is_twin(command, i))
-            code =
-                files_add_option(list, command, &command->options[i], files_value(&command->options[i], values), force);
+        if (!files_is_twin(command, i)) code = files_add_option(list, command, &command->options[i], values, force);
     for (size_t i = 0; i < files; i++)
         files_add(list, command->words == CLI_WORDS_FILES ? QKV_PATH_READ : QKV_PATH_MODEL, words[i]);
     files_add_standard(list);

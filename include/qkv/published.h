@@ -74,6 +74,63 @@ QKV_API bool qkv_folder_has_weights(const char *folder);
 QKV_API enum qkv_status qkv_model_export_published(struct qkv_model *model, const char *type, const char *format,
                                                    const char *folder);
 
+/* ---- GGUF files, written ---- */
+
+/* Gives the name and a one-line description of the i-th mix of types for matrices, "Q4_K_M"; false past the last. A mix
+ * has the types that llama.cpp chooses for that name: tensors that results depend on most get more bits. Any thread. */
+QKV_API bool qkv_mix_at(size_t i, const char **name, const char **help);
+struct qkv_gguf_options {
+    size_t size; /* sizeof(struct qkv_gguf_options), set by qkv_gguf_defaults */
+    /* The mix of the matrices (qkv_mix_at), or the type of all of them, "f16", "q4_K"; upper and lower case are the
+     * same. Default "f32". Vectors, small tables and the matrices that choose experts are f32. */
+    const char *format;
+    bool pure; /* `format` is a type, also where a mix has that name */
+    /* The family, whose architecture the file gets; "qkv": the architecture that only qkv reads. NULL: the family that
+     * the model came from, else the first that can express its spec, else "qkv". */
+    const char *family;
+    /* Rules "PATTERN=TYPE" for matrices, of which the last one that matches counts. PATTERN is compared with the names of
+     * weights (qkv_model_parameter); * stands for any text, ? for any character. */
+    const char *const *keep;
+    size_t keep_count;
+    /* A file of llama.cpp with the importance of columns (imatrix), in either of its formats; NULL: none. Searches for
+     * the scales of blocks weigh square errors with it. */
+    const char *imatrix;
+    qkv_progress *progress; /* gets the bytes of data that are written; NULL: nobody */
+    void *user;
+};
+/* The format f32, no rules, no file of importance. */
+QKV_API void qkv_gguf_options_init(struct qkv_gguf_options *options, size_t size);
+static inline struct qkv_gguf_options qkv_gguf_defaults(void) {
+    struct qkv_gguf_options options;
+    qkv_gguf_options_init(&options, sizeof options);
+    return options;
+}
+/* Checks options before any other work: the format, the rules, and whether the family is known. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY. */
+QKV_API enum qkv_status qkv_gguf_options_check(struct qkv_context *ctx, const struct qkv_gguf_options *options);
+/* Writes a model as a GGUF file of version 3, which qkv and llama.cpp read: keys of its architecture, its tokenizer and
+ * its weights. A model that no architecture can express is written as architecture "qkv", with its spec and its
+ * tokenizer as JSON. `options` NULL: the defaults.
+ *
+ * - Weights whose type stays are copied as they are; others are converted row by row, so that memory for a few rows is
+ *   enough. Matrices whose rows are no whole blocks of their type get a smaller type, or f16; a note names them.
+ * - The file replaces an older one only when it is complete and on disk.
+ * - *notes, where notes is not NULL, gets sentences for people: what a reader of the file will not find, and which
+ *   tensors have another type than the one asked for. It is the caller's, freed with qkv_gguf_notes_free; NULL after a
+ *   failure.
+ *
+ * An unknown type, mix or family, a rule that matches nothing, and a planned model are QKV_ARGUMENT; a family that
+ * cannot express the model is QKV_SPEC; a number that is not finite, or too large for its type, is QKV_NUMBER, with the
+ * name of the tensor. The callback or qkv_context_cancel stops the call with QKV_STOPPED. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SHAPE, QKV_SPEC, QKV_NUMBER, QKV_STOPPED. */
+struct qkv_gguf_notes;
+QKV_API enum qkv_status qkv_model_export_gguf(struct qkv_model *model, const struct qkv_gguf_options *options,
+                                              const char *path, struct qkv_gguf_notes **notes);
+/* The i-th sentence; NULL past the last. Owned by `notes`. Any thread. */
+QKV_API const char *qkv_gguf_note_at(const struct qkv_gguf_notes *notes, size_t i);
+/* Frees notes. NULL is allowed. */
+QKV_API void qkv_gguf_notes_free(struct qkv_gguf_notes *notes);
+
 /* Makes a list of the gradients of a model (`gradients` true) or of its weights (false), under the names and in the
  * shapes of its family. Gradients of frozen weights are left out. A model without a family is QKV_ARGUMENT. *out is the
  * caller's, freed with qkv_family_tensors_free. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC. */

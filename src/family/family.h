@@ -358,9 +358,12 @@ enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const
  * setting that avoids it. */
 enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, const char *class,
                                  const struct qkv_spec *spec, struct qkv_family_config *config);
+/* Removes settings that a published config.json does not have: those of training and initialisation. */
+void qkv_family_strip(struct qkv_spec *spec);
 /* The text of config.json; dtype is the matrices' format, "bfloat16". Freed with free(); NULL: no memory. */
 char *qkv_family_text(struct qkv_context *ctx, const struct qkv_family_config *config, const char *dtype);
 
+struct qkv_family_arrays;
 /* A GGUF file: its short keys, and its tensors. */
 struct qkv_family_gguf_file {
     const char *name; /* for messages */
@@ -372,6 +375,21 @@ struct qkv_family_gguf_file {
  * that no family has; QKV_SPEC: a key that is missing, or that the family does not read. */
 enum qkv_status qkv_family_gguf_config(struct qkv_context *ctx, const struct qkv_family_gguf_file *file,
                                        json_t **config);
+/* The reverse (family_gguf_write.c): the keys of a GGUF file of a model, and tensors that no weight of the model is. */
+struct qkv_family_gguf_written {
+    /* of the architecture, with its name, and general.architecture: whole numbers, reals that are floats, flags, texts,
+     * lists */
+    json_t *keys;
+    struct qkv_array factors[2]; /* divisors of the frequencies of a rotation; their data are on the heap */
+    size_t factor_count;
+};
+/* Makes them for a model whose weights become the tensors `arrays`, listed with arrays->config->gguf. The keys are read
+ * again, and must give the same spec, apart from the rounding of real numbers to floats. Frees with
+ * qkv_family_gguf_written_free, also after a failure. Fails with QKV_SPEC where files of the architecture cannot say
+ * all of the model; QKV_MEMORY. */
+enum qkv_status qkv_family_gguf_write(const struct qkv_family_arrays *arrays, struct qkv_family_gguf_written *out);
+void qkv_family_gguf_written_free(struct qkv_family_gguf_written *written);
+
 /* The tensors of all families in GGUF files (family_gguf_tensors.c), and patterns, with spaces, of those that are not
  * weights. */
 extern const struct qkv_family_tensor qkv_family_gguf_tensors[];
@@ -410,6 +428,7 @@ struct qkv_family_array {
     char *name;
     void *memory; /* the numbers, where they are not the model's */
     size_t first; /* 1 + the index of its first weight in the model's list; 0: it shows the model's numbers */
+    size_t shows; /* 1 + the index of the weight whose numbers it shows; 0: none */
 };
 struct qkv_family_arrays {
     struct qkv_model *model;
@@ -423,10 +442,34 @@ struct qkv_family_arrays {
  * QKV_SPEC if the family has no tensor for a weight. */
 enum qkv_status qkv_family_arrays(struct qkv_model *model, const struct qkv_family_config *config, bool gradients,
                                   struct qkv_family_arrays *out);
+/* The same list for a model without a family: each weight is a tensor of its own name. */
+enum qkv_status qkv_family_arrays_own(struct qkv_model *model, const struct qkv_family_config *config,
+                                      struct qkv_family_arrays *out);
+/* The weights of tensor i of a list: 1 + the index of the next one after *at, which is 0 at first; 0: there are no
+ * more. */
+size_t qkv_family_array_weight(const struct qkv_family_arrays *arrays, size_t i, size_t at);
 /* Makes the numbers of tensor i, if it has none; the second function frees the numbers that were made. */
 enum qkv_status qkv_family_array_make(const struct qkv_family_arrays *arrays, size_t i);
 void qkv_family_array_drop(const struct qkv_family_arrays *arrays, size_t i);
 void qkv_family_arrays_free(struct qkv_family_arrays *arrays); /* harmless on {0} */
+
+/* The rows of one tensor of such a list, each where the model has it (family_rows.c). A vector that joins weights, or
+ * has another order, has a row for each number. */
+struct qkv_family_rows {
+    const struct qkv_family_arrays *arrays;
+    const struct qkv_array *array; /* the tensor */
+    size_t count, columns;
+    bool plus_one;                    /* the tensor has 1 + the numbers */
+    struct qkv_family_place *places;  /* of each row; NULL: `array` has the numbers, or they are zeros */
+    const struct qkv_weight *weights; /* of the model */
+};
+/* Begins tensor i. qkv_family_rows_free frees it, also after a failure. Fails with QKV_MEMORY. */
+enum qkv_status qkv_family_rows_begin(const struct qkv_family_arrays *arrays, size_t i, struct qkv_family_rows *rows);
+/* The numbers of row r, of the type *dtype; NULL: they are zeros. Any thread. */
+const void *qkv_family_rows_at(const struct qkv_family_rows *rows, size_t r, enum qkv_dtype *dtype);
+/* The type that the rows have, if all have the same; else QKV_F32. */
+enum qkv_dtype qkv_family_rows_dtype(const struct qkv_family_rows *rows);
+void qkv_family_rows_free(struct qkv_family_rows *rows);
 
 /* ---- for the files of this room ---- */
 /* The state while a config.json is read. */

@@ -91,8 +91,8 @@ static enum qkv_status array_list(struct filled *f, size_t i) {
         return qkv_fail(to->model->ctx, QKV_SPEC, "models of type %s have no weight for %s", to->config->family->type,
                         ours->name);
     qkv_family_shape(&view, ours, spec_of(to), &theirs);
-    const bool whole =
-        !to->gradients && view.parts == 1 && !(view.flags & (QKV_FAMILY_TRANSPOSED | QKV_FAMILY_STACKED));
+    const unsigned other = QKV_FAMILY_TRANSPOSED | QKV_FAMILY_STACKED | QKV_FAMILY_PLUS_ONE;
+    const bool whole = !to->gradients && view.parts == 1 && view.order != QKV_FAMILY_PAIRS && !(view.flags & other);
     struct qkv_family_array *a = array_find(f, view.name);
     if (a && (whole || !a->first) &&
         (!whole || a->first || a->array.bytes != ours->bytes || memcmp(a->array.data, ours->data, ours->bytes) != 0))
@@ -100,7 +100,10 @@ static enum qkv_status array_list(struct filled *f, size_t i) {
                         "%s and another weight would both be %s, which such models share, but their numbers differ",
                         ours->name, view.name);
     if (!a && !(a = array_add(f, &theirs, whole ? ours : NULL))) return QKV_MEMORY;
-    if (!whole) array_weight(f, a, i);
+    if (!whole)
+        array_weight(f, a, i);
+    else if (!a->shows)
+        a->shows = i + 1;
     return QKV_OK;
 }
 
@@ -230,4 +233,29 @@ enum qkv_status qkv_family_arrays(struct qkv_model *model, const struct qkv_fami
     free(f.slots);
     free(f.last);
     return status;
+}
+
+enum qkv_status qkv_family_arrays_own(struct qkv_model *model, const struct qkv_family_config *config,
+                                      struct qkv_family_arrays *out) {
+    *out = (struct qkv_family_arrays){.model = model, .config = config};
+    struct filled f = {.to = out};
+    enum qkv_status status = qkv_model_check_whole(model);
+    if (!status && !slots_make(model->ctx, &f, model->weights.count + 1)) status = QKV_MEMORY;
+    for (size_t i = 0; i < model->weights.count && !status; i++) {
+        const struct qkv_array *ours = &model->weights.list[i].array;
+        struct qkv_family_array *a = array_add(&f, ours, ours);
+        if (a)
+            a->shows = i + 1;
+        else
+            status = QKV_MEMORY;
+    }
+    free(f.slots);
+    free(f.last);
+    return status;
+}
+
+size_t qkv_family_array_weight(const struct qkv_family_arrays *arrays, size_t i, size_t at) {
+    const struct qkv_family_array *a = &arrays->list[i];
+    if (!a->first) return at ? 0 : a->shows;
+    return at ? arrays->next[at - 1] : a->first;
 }

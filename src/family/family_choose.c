@@ -6,8 +6,7 @@
 #include "family/family.h"
 #include "model/spec.h"
 
-/* Removes settings that a published config.json does not have: those of training and initialisation. */
-static void spec_strip(struct qkv_spec *spec) {
+void qkv_family_strip(struct qkv_spec *spec) {
     struct qkv_stack_spec *stacks[] = {&spec->encoder, &spec->decoder};
     spec->dropout = 0;
     spec->init = (struct qkv_init_spec){0};
@@ -59,7 +58,7 @@ static bool config_differs(struct qkv_context *ctx, struct nearest *n, struct qk
         return false;
     }
     qkv_family_config_free(&config);
-    spec_strip(&n->again);
+    qkv_family_strip(&n->again);
     snprintf(n->why, sizeof n->why, "its layers differ in another way");
     return qkv_family_differences(&n->whole, &n->again, n->room, settings, count);
 }
@@ -69,7 +68,7 @@ static bool apply_settings(struct qkv_context *ctx, const struct qkv_spec *spec,
     const bool good = !qkv_family_apply(ctx, spec, &n->settings, &n->whole);
     if (!good) snprintf(n->why, sizeof n->why, "%s", qkv_message(ctx));
     qkv_forgive(ctx);
-    if (good) spec_strip(&n->whole);
+    if (good) qkv_family_strip(&n->whole);
     return good;
 }
 
@@ -239,7 +238,7 @@ enum qkv_status qkv_family_write(struct qkv_context *ctx, const char *type, cons
     struct qkv_spec stripped = {0};
     enum qkv_status status = n ? qkv_spec_copy(ctx, spec, &stripped) : QKV_MEMORY;
     if (!status) {
-        spec_strip(&stripped);
+        qkv_family_strip(&stripped);
         if (class) choose(ctx, type, class, &stripped, &n[WORK], &n[BEST], &n[FAILED]);
         bool found = n[BEST].family && !n[BEST].obstacles;
         if (!found) {

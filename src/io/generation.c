@@ -102,16 +102,15 @@ static enum qkv_status generation_targets(struct qkv_context *ctx, const char *n
     return status || g->barred_count ? status : generation_barred(ctx, name, root, vocab, g);
 }
 
-static enum qkv_status generation_parse(struct qkv_context *ctx, const char *path, const struct qkv_spec *spec,
-                                        struct qkv_model_generation *g) {
-    struct qkv_map map;
+/* The settings before a file is read. */
+static const struct qkv_model_generation generation_usual = {
+    .sampling = {.top_p = 1, .repeat_penalty = 1}, .start = -1, .first = -1};
+
+static enum qkv_status generation_take(struct qkv_context *ctx, const char *path, const void *data, size_t size,
+                                       const struct qkv_spec *spec, struct qkv_model_generation *g) {
     json_t *root = NULL;
-    enum qkv_status status = qkv_read_file(ctx, path, &map);
-    if (status) return status;
-    status = qkv_json_load(
-        ctx, &(struct qkv_json_text){.name = path, .data = map.data, .size = map.size, .max_size = GENERATION_BYTES},
-        &root);
-    qkv_unmap_file(&map);
+    enum qkv_status status = qkv_json_load(
+        ctx, &(struct qkv_json_text){.name = path, .data = data, .size = size, .max_size = GENERATION_BYTES}, &root);
     if (!status && !json_is_object(root)) status = qkv_fail(ctx, QKV_FORMAT, "%s is not a JSON object", path);
     if (!status) status = generation_ends(ctx, path, json_object_get(root, "eos_token_id"), spec->vocab, g);
     if (!status) status = generation_sampling(ctx, path, root, &g->sampling);
@@ -121,9 +120,25 @@ static enum qkv_status generation_parse(struct qkv_context *ctx, const char *pat
     return status;
 }
 
+static enum qkv_status generation_parse(struct qkv_context *ctx, const char *path, const struct qkv_spec *spec,
+                                        struct qkv_model_generation *g) {
+    struct qkv_map map;
+    enum qkv_status status = qkv_read_file(ctx, path, &map);
+    if (status) return status;
+    status = generation_take(ctx, path, map.data, map.size, spec, g);
+    qkv_unmap_file(&map);
+    return status;
+}
+
+enum qkv_status qkv_generation_parse(struct qkv_context *ctx, const char *name, const char *text, size_t size,
+                                     const struct qkv_spec *spec, struct qkv_model_generation *g) {
+    *g = generation_usual;
+    return generation_take(ctx, name, text, size, spec, g);
+}
+
 enum qkv_status qkv_generation_read(struct qkv_context *ctx, const char *folder, const struct qkv_spec *spec,
                                     const json_t *config, struct qkv_model_generation *g) {
-    *g = (struct qkv_model_generation){.sampling = {.top_p = 1, .repeat_penalty = 1}, .start = -1, .first = -1};
+    *g = generation_usual;
     char *path = qkv_join_path(ctx, folder, QKV_GENERATION_FILE);
     bool found = false;
     enum qkv_status status = path ? qkv_file_find(ctx, path, &found) : QKV_MEMORY;
@@ -143,7 +158,7 @@ static json_t *generation_words(const struct qkv_model_generation *g) {
     return words;
 }
 
-static json_t *generation_json(const struct qkv_model_generation *g) {
+json_t *qkv_generation_json(const struct qkv_model_generation *g) {
     const struct qkv_sampling *s = &g->sampling;
     json_t *ends = json_array(), *root = json_object();
     bool made = root && ends;
@@ -170,5 +185,5 @@ static json_t *generation_json(const struct qkv_model_generation *g) {
 enum qkv_status qkv_generation_write(struct qkv_context *ctx, const struct qkv_model_generation *g,
                                      const char *folder) {
     if (!g->given) return QKV_OK;
-    return qkv_json_save(ctx, folder, QKV_GENERATION_FILE, generation_json(g));
+    return qkv_json_save(ctx, folder, QKV_GENERATION_FILE, qkv_generation_json(g));
 }

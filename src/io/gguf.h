@@ -6,7 +6,8 @@
 
 #include "io/safetensors.h"
 
-#define QKV_GGUF_END ".gguf"
+#define QKV_GGUF_END       ".gguf"
+#define QKV_GGUF_TOKENIZER "tokenizer.huggingface.json" /* the key of a whole tokenizer.json */
 
 /* Types of values, by their numbers in files. */
 enum qkv_gguf_type {

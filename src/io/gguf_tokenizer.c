@@ -56,6 +56,20 @@ static const struct {
     {"default", {PUNCTUATION, GPT_2, "\\p{N}+", "[0-9][0-9][0-9]"}, false, false, false},
 };
 
+bool qkv_vocab_pre(const char *const *patterns, size_t count, bool whole, bool nfc, char name[QKV_VOCAB_PRE]) {
+    for (size_t i = 0; i < sizeof pres / sizeof *pres; i++) {
+        bool same = pres[i].whole == whole && pres[i].nfc == nfc;
+        for (size_t k = 0; k < 4 && same; k++) {
+            const char *pattern = k < count ? patterns[k] : NULL;
+            same = !pres[i].patterns[k] == !pattern && (!pattern || !strcmp(pres[i].patterns[k], pattern));
+        }
+        if (!same || count > 4) continue;
+        snprintf(name, QKV_VOCAB_PRE, "%.*s", (int)strcspn(pres[i].names, " "), pres[i].names);
+        return true;
+    }
+    return false;
+}
+
 static json_t *pattern_split(const char *pattern) {
     return json_pack("{s:s, s:{s:s}, s:s, s:b}", "type", "Split", "pattern", "Regex", pattern, "behavior", "Isolated",
                      "invert", 0);
@@ -243,11 +257,26 @@ static enum qkv_status tokenizer_parse(struct gguf_vocab *v, json_t *root, struc
     return status;
 }
 
+/* Reads a whole tokenizer.json, which says more than the other keys. Tokens of those are not needed then. */
+static enum qkv_status tokenizer_whole(struct gguf_vocab *v, const struct qkv_gguf_value *whole,
+                                       struct qkv_tokenizer **out) {
+    const char *text;
+    size_t at = 0, size;
+    if (whole->array || !qkv_gguf_text(v->g, whole, &at, &text, &size))
+        return qkv_fail(v->ctx, QKV_FORMAT, "%s: " QKV_GGUF_TOKENIZER " is not a text", v->g->path);
+    enum qkv_status status = qkv_tokenizer_parse(v->ctx, text, size, v->g->path, out);
+    if (status) return status;
+    v->count = (*out)->count;
+    return qkv_vocab_roles(v, *out);
+}
+
 enum qkv_status qkv_gguf_tokenizer(const struct qkv_gguf *g, struct qkv_tokenizer **out) {
     struct gguf_vocab v = {.ctx = g->ctx, .g = g};
+    const struct qkv_gguf_value *whole = qkv_gguf_find(g, QKV_GGUF_TOKENIZER);
     json_t *root = NULL;
     *out = NULL;
-    enum qkv_status status = qkv_vocab_begin(&v);
+    enum qkv_status status = whole ? tokenizer_whole(&v, whole, out) : qkv_vocab_begin(&v);
+    if (!status && whole) return QKV_OK;
     if (!status) status = tokenizer_make(&v, &root);
     if (!status) status = tokenizer_parse(&v, root, out);
     if (!status) status = qkv_vocab_roles(&v, *out);

@@ -238,23 +238,21 @@ json_t *qkv_vocab_template(const struct gguf_vocab *v) {
                      "special_tokens", specials);
 }
 
+const struct vocab_role qkv_vocab_role_keys[QKV_VOCAB_ROLES] = {
+    {"bos", QKV_TOKEN_ROLE_BEGIN}, {"eos", QKV_TOKEN_ROLE_END},         {"padding", QKV_TOKEN_ROLE_PAD},
+    {"mask", QKV_TOKEN_ROLE_MASK}, {"unknown", QKV_TOKEN_ROLE_UNKNOWN}, {"seperator", QKV_TOKEN_ROLE_SEPARATOR},
+    {"cls", QKV_TOKEN_ROLE_CLASS},
+};
+const char *const qkv_vocab_end_keys[QKV_VOCAB_ENDS] = {"eot", "eom"};
+
 enum qkv_status qkv_vocab_roles(const struct gguf_vocab *v, struct qkv_tokenizer *t) {
-    static const struct {
-        const char *key;
-        enum qkv_token_role role;
-    } roles[] = {
-        {"bos", QKV_TOKEN_ROLE_BEGIN}, {"eos", QKV_TOKEN_ROLE_END},         {"padding", QKV_TOKEN_ROLE_PAD},
-        {"mask", QKV_TOKEN_ROLE_MASK}, {"unknown", QKV_TOKEN_ROLE_UNKNOWN}, {"seperator", QKV_TOKEN_ROLE_SEPARATOR},
-        {"cls", QKV_TOKEN_ROLE_CLASS},
-    };
-    static const char *const ends[] = {"eot", "eom"};
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < sizeof roles / sizeof *roles && !status; i++) {
-        const int id = qkv_vocab_id(v, roles[i].key, -1);
-        if (id >= 0) status = qkv_tokenizer_set_role(v->ctx, t, roles[i].role, id);
+    for (size_t i = 0; i < QKV_VOCAB_ROLES && !status; i++) {
+        const int id = qkv_vocab_id(v, qkv_vocab_role_keys[i].key, -1);
+        if (id >= 0) status = qkv_tokenizer_set_role(v->ctx, t, qkv_vocab_role_keys[i].role, id);
     }
-    for (size_t i = 0; i < sizeof ends / sizeof *ends && !status; i++) {
-        const int id = qkv_vocab_id(v, ends[i], -1);
+    for (size_t i = 0; i < QKV_VOCAB_ENDS && !status; i++) {
+        const int id = qkv_vocab_id(v, qkv_vocab_end_keys[i], -1);
         if (id >= 0) status = qkv_tokenizer_add_end(v->ctx, t, id);
     }
     return status;

@@ -4,6 +4,7 @@
 #define QKV_GGUF_VOCAB_H
 
 #include "io/gguf.h"
+#include "qkv/tokenizer.h"
 
 /* Types of tokens, by their numbers in files. */
 enum gguf_vocab_type {
@@ -24,6 +25,20 @@ struct gguf_vocab {
     bool begins, ends; /* a text has the begin and end tokens unless the file says otherwise */
 };
 
+/* Roles of tokens and their keys, "tokenizer.ggml.KEY_token_id"; the keys of more tokens that end a text. */
+struct vocab_role {
+    const char *key;
+    enum qkv_token_role role;
+};
+enum { QKV_VOCAB_ROLES = 7, QKV_VOCAB_ENDS = 2 };
+extern const struct vocab_role qkv_vocab_role_keys[QKV_VOCAB_ROLES];
+extern const char *const qkv_vocab_end_keys[QKV_VOCAB_ENDS];
+
+/* The name tokenizer.ggml.pre of patterns that cut a text one after the other; whole: a piece that is a token is not
+ * merged; nfc: after the normal form C. Returns false: they have none. (gguf_tokenizer.c) */
+enum { QKV_VOCAB_PRE = 32 };
+bool qkv_vocab_pre(const char *const *patterns, size_t count, bool whole, bool nfc, char name[QKV_VOCAB_PRE]);
+
 /* Reads the tokens. Fails with QKV_FORMAT where the file has none. */
 enum qkv_status qkv_vocab_begin(struct gguf_vocab *v);
 enum gguf_vocab_type qkv_vocab_type(const struct gguf_vocab *v, size_t id);
@@ -43,7 +58,6 @@ json_t *qkv_vocab_charsmap(const struct gguf_vocab *v);
 json_t *qkv_vocab_added(const struct gguf_vocab *v);
 json_t *qkv_vocab_template(const struct gguf_vocab *v);
 /* Gives tokens their roles. */
-struct qkv_tokenizer;
 enum qkv_status qkv_vocab_roles(const struct gguf_vocab *v, struct qkv_tokenizer *t);
 
 #endif

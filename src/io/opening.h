@@ -33,6 +33,7 @@ struct qkv_source {
 /* X(name): the rows, in the order in which they are asked. Another place that models are read from is a file and a
  * line here. */
 #define QKV_SOURCE_LIST(X)                                                                                             \
+    X(gguf_own)                                                                                                        \
     X(gguf)                                                                                                            \
     X(published)                                                                                                       \
     X(checkpoint)                                                                                                      \

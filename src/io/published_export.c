@@ -6,7 +6,7 @@
 #include "io/generation.h"
 #include "io/io.h"
 #include "io/pooling.h"
-#include "io/gguf.h"
+#include "io/gguf_own.h"
 #include "io/published_files.h"
 #include "io/safetensors.h"
 #include "model/spec.h"
@@ -81,6 +81,17 @@ enum qkv_status qkv_folder_spec(struct qkv_context *ctx, const char *folder, con
     *spec = (struct qkv_spec){0};
     enum qkv_status status = qkv_model_place(ctx, folder, &place);
     if (status) return status;
+    struct qkv_gguf *keys;
+    struct qkv_tensors *tensors;
+    bool mine;
+    status = qkv_gguf_own_open(ctx, place.folder, &keys, &tensors, &mine);
+    if (mine) status = qkv_gguf_own_spec(keys, settings, setting_count, spec);
+    qkv_gguf_free(keys);
+    qkv_tensors_close(tensors);
+    if (status || mine) {
+        qkv_model_place_free(&place);
+        return status;
+    }
     path = qkv_join_path(ctx, place.folder, QKV_CONFIG_FILE);
     status = path ? qkv_published_open(ctx, place.folder, false, &published, spec) : QKV_MEMORY;
     if (!status && !published) status = qkv_spec_read(ctx, spec, path, settings, setting_count);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/gguf.h"
+#include "io/gguf_own.h"
 #include "io/io.h"
 #include "io/published_files.h"
 #include "io/safetensors.h"
@@ -116,12 +116,24 @@ enum qkv_status qkv_published_tokenizer(struct qkv_published *p, struct qkv_toke
 /* Values of ARCHITECTURE.pooling_type; 0: no pooling. */
 static const enum qkv_pool gguf_pools[] = {[1] = QKV_POOL_MEAN, [2] = QKV_POOL_FIRST, [3] = QKV_POOL_LAST};
 
+enum { GGUF_POOLS = sizeof gguf_pools / sizeof *gguf_pools };
+
+int qkv_gguf_pooling(enum qkv_pool pool) {
+    for (int i = 1; i < GGUF_POOLS; i++)
+        if (gguf_pools[i] == pool) return i;
+    return 0;
+}
+
+void qkv_gguf_set_pooling(struct qkv_model_pooling *pooling, int type) {
+    if (type < 1 || type >= GGUF_POOLS) return;
+    *pooling = (struct qkv_model_pooling){.given = true, .pool = gguf_pools[type], .normalize = true};
+}
+
 enum qkv_status qkv_published_pooling(const struct qkv_published *p, struct qkv_model_pooling *pooling) {
     char key[160];
     const char *architecture = json_string_value(json_object_get(p->keys, "general.architecture"));
     snprintf(key, sizeof key, "%s.pooling_type", architecture ? architecture : "");
     const json_int_t type = json_integer_value(json_object_get(p->keys, key));
-    if (type < 1 || type >= (json_int_t)(sizeof gguf_pools / sizeof *gguf_pools)) return QKV_OK;
-    *pooling = (struct qkv_model_pooling){.given = true, .pool = gguf_pools[type], .normalize = true};
+    qkv_gguf_set_pooling(pooling, type < 0 || type > GGUF_POOLS ? 0 : (int)type);
     return QKV_OK;
 }

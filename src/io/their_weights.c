@@ -86,6 +86,10 @@ enum qkv_status qkv_theirs_read_texts(struct qkv_opening *o) {
     enum qkv_status status = qkv_pooling_fill(o->ctx, &o->model->pooling);
     theirs_labels(o);
     if (!status) status = theirs_tokenizer(o);
+    if (!status && qkv_gguf_is(o->place.folder)) {
+        o->model->origin.gguf = qkv_copy_string(o->ctx, o->place.folder);
+        if (!o->model->origin.gguf) status = QKV_MEMORY;
+    }
     return status ? status : qkv_texts_source_tokenizer(o);
 }
 

@@ -193,6 +193,7 @@ static void model_destroy(struct qkv_model *model) {
     if (model->origin.family) model->origin.free(model->origin.family);
     free(model->origin.tokenizer);
     free(model->origin.warning);
+    free(model->origin.gguf);
     qkv_model_pooling_free(&model->pooling);
     qkv_spec_free(&model->spec);
     free(model);
@@ -252,6 +253,8 @@ enum qkv_status qkv_model_set_tokenizer(struct qkv_model *model, struct qkv_toke
     }
     qkv_tokenizer_free(model->tokenizer);
     model->tokenizer = tokenizer;
+    free(model->origin.gguf);
+    model->origin.gguf = NULL;
     return QKV_OK;
 }
 

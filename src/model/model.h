@@ -88,6 +88,7 @@ struct qkv_model_origin {
     void (*free)(void *family);
     char *tokenizer; /* why it cannot be read; NULL: it can, or the folder has none */
     char *warning;   /* a fault of the folder that changes nothing; NULL: none */
+    char *gguf;      /* the path of the GGUF file whose keys have the model's tokenizer; NULL: none has */
 };
 
 /* The settings of generation in a model's folder. */

@@ -16,8 +16,7 @@ static int charsmap_digit(char c) {
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Decodes base64 (RFC 4648) in place; SIZE_MAX: it is not base64. */
-static size_t charsmap_bytes(char *text) {
+size_t qkv_base64_decode(char *text) {
     size_t n = 0, digits = 0;
     uint32_t bits = 0;
     char *end = text + strlen(text);
@@ -100,7 +99,7 @@ enum qkv_status qkv_charsmap_read(struct chain_reader *r, const json_t *value, s
     char *text = NULL;
     enum qkv_status status = qkv_chain_string(r, value, "precompiled_charsmap", NULL, &text);
     if (status) return status;
-    size_t size = strlen(text) <= MAP_BYTES ? charsmap_bytes(text) : SIZE_MAX;
+    size_t size = strlen(text) <= MAP_BYTES ? qkv_base64_decode(text) : SIZE_MAX;
     link->charsmap = qkv_allocate(r->ctx, 1, sizeof *link->charsmap);
     if (size == SIZE_MAX)
         status = qkv_fail(r->ctx, QKV_FORMAT, "%s: normalizer: precompiled_charsmap is not base64 of at most 64 MiB",

@@ -248,6 +248,9 @@ enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, s
 /* Writes tokenizer.json to a buffer that this begins; the caller frees it, also after a failure. */
 enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_buffer *out);
 
+/* Decodes base64 (RFC 4648) in place and returns the number of bytes; SIZE_MAX: it is not base64. (charsmap.c) */
+size_t qkv_base64_decode(char *text);
+
 /* ---- tokenizer_folder.c ---------------------------------------------------------------------------------------- */
 
 /* The files in which sentence-transformers has the settings of a model, older names too; ends with NULL. */

@@ -1,0 +1,143 @@
+/* quantize.c: "qkv quantize" writes a model as a GGUF file with its matrices in few bits. */
+#include <string.h>
+
+#include "cli.h"
+
+struct arguments {
+    const char *to, *out, *imatrix, *family;
+    struct cli_texts keep;
+    bool force, json, quiet;
+    struct cli_common common;
+};
+
+static const struct arguments defaults = {.common = {.precision = "fp32"}};
+
+static const struct cli_option options[] = {
+    {CLI_TEXT, 0, "to", "TYPE", offsetof(struct arguments, to), .choice = cli_choose_mix, .open = true,
+     .help = "mix of types of the matrices, or a type of all of them; upper and lower case are the same: {}"},
+    {CLI_WRITE, 'o', "out", "FILE", offsetof(struct arguments, out), .help = "GGUF file to write"},
+    {CLI_TEXTS, 0, "keep", "PATTERN=TYPE", offsetof(struct arguments, keep),
+     .help = "type of the matrices whose names are like PATTERN (* stands for any text), such as head*=q8_0; may be "
+             "repeated, the last one that matches counts; qkv info shows the names"},
+    {CLI_READ, 0, "imatrix", "FILE", offsetof(struct arguments, imatrix),
+     .help = "importance of columns, a file of llama.cpp in either of its formats"},
+    {CLI_TEXT, 0, "family", "TYPE", offsetof(struct arguments, family),
+     .help = "model_type whose architecture the file gets, such as llama, or qkv",
+     .before = "the family that the model came from, else the first that can express it"},
+    {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress", .subject = "output"},
+    CLI_JSON(struct arguments, "what was written"),
+    CLI_FORCE(struct arguments),
+    CLI_COMMON(struct arguments),
+    CLI_IGNORE_MEMORY(struct arguments),
+    CLI_IGNORE_DIGEST(struct arguments),
+};
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+static int gguf_json(const struct cli_gguf *g, const struct qkv_model *model, const struct qkv_gguf_notes *notes) {
+    struct qkv_json out = cli_json();
+    const char *note;
+    qkv_json_begin(&out, '{');
+    qkv_json_put_text(&out, "file", g->out);
+    qkv_json_put_text(&out, "to", "gguf");
+    qkv_json_put_text(&out, "format", g->options->format);
+    qkv_json_put_text(&out, "warning", qkv_model_warning(model));
+    qkv_json_key(&out, "notes");
+    qkv_json_begin(&out, '[');
+    for (size_t i = 0; (note = qkv_gguf_note_at(notes, i)); i++) qkv_json_text(&out, note);
+    qkv_json_end(&out, ']');
+    qkv_json_end(&out, '}');
+    return cli_json_end(&out);
+}
+
+int cli_gguf_write(const struct cli_gguf *g, struct qkv_model *model) {
+    struct cli_progress progress;
+    struct cli_task task = {.progress = &progress};
+    struct qkv_gguf_options all = *g->options;
+    struct qkv_gguf_notes *notes;
+    char count[CLI_NUMBER];
+    const char *note;
+    size_t numbers = 0;
+    cli_progress_start(&progress, g->quiet, false);
+    if (progress.kind == CLI_LINES) progress.latest = qkv_clock(); /* work of a few seconds shows no line */
+    cli_catch_signals();
+    all.progress = cli_task_progress;
+    all.user = &task;
+    const enum qkv_status status = qkv_model_export_gguf(model, &all, g->out, &notes);
+    cli_progress_clear(&progress);
+    if (status) return status == QKV_STOPPED ? CLI_INTERRUPTED : cli_broken(qkv_model_context(model));
+    if (qkv_model_warning(model)) cli_say("warning: %s", qkv_model_warning(model));
+    for (size_t i = 0; (note = qkv_gguf_note_at(notes, i)); i++) cli_say("%s", note);
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        numbers += qkv_array_elements(qkv_model_parameter(model, i));
+    int code = CLI_DONE;
+    if (g->json)
+        code = gguf_json(g, model, notes);
+    else
+        cli_wrote(g->out, "%s parameters, %s", cli_grouped(count, numbers), all.format);
+    qkv_gguf_notes_free(notes);
+    return code;
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+static int quantize_run(const void *values, const char *const *words, size_t count) {
+    const struct arguments *a = values;
+    struct qkv_context *ctx = NULL;
+    struct qkv_opening *opening = NULL;
+    struct qkv_model *model = NULL;
+    struct qkv_gguf_options file = qkv_gguf_defaults();
+    if (count != 1)
+        return cli_usage("quantize: name one model: %s quantize RUN --to Q4_K_M --out FILE.gguf", cli_program);
+    if (!a->to)
+        return cli_usage("quantize: name a mix or a type: --to Q4_K_M (\"%s help quantize\" lists them)", cli_program);
+    if (!a->out) return cli_usage("quantize: name a file to write: --out FILE.gguf");
+    file.format = a->to;
+    file.family = a->family;
+    file.keep = a->keep.items;
+    file.keep_count = a->keep.count;
+    file.imatrix = a->imatrix;
+    int code = cli_open(&a->common, &ctx);
+    if (!code && qkv_gguf_options_check(ctx, &file)) code = cli_misused(ctx);
+    const struct qkv_use_options use = {.size = sizeof use, .use = QKV_USE_EXPORT};
+    if (!code && (qkv_model_open(ctx, words[0], NULL, &opening) || qkv_opening_check_use(opening, &use) ||
+                  qkv_model_fill(opening, &model)))
+        code = cli_broken(ctx);
+    qkv_opening_free(opening);
+    if (!code)
+        code = cli_gguf_write(&(struct cli_gguf){.options = &file, .out = a->out, .quiet = a->quiet, .json = a->json},
+                              model);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+    return code;
+}
+
+const struct cli_command *cli_quantize(void) {
+    static const struct cli_command command = {
+        .name = "quantize",
+        .words = CLI_WORD_MODEL,
+        .summary = "write a model as a GGUF file with its matrices in few bits",
+        .usage = "MODEL --to Q4_K_M --out FILE.gguf [--keep PATTERN=TYPE] [--imatrix FILE] [--force]",
+        .description =
+            "Writes a GGUF file, which qkv and llama.cpp open, of a run, a model folder, a Hugging Face folder or "
+            "another GGUF file. A mix has the types that llama.cpp chooses for that name: the matrices that results "
+            "depend on most get more bits. A type, such as q4_K, is the type of all matrices. Vectors, small tables "
+            "and the matrices that choose experts stay f32. If the rows of a matrix are no whole blocks of its type, "
+            "it gets a smaller type, or f16, and a line says so.\n\n"
+            "Numbers are rounded once, from the model that is read: a model that is in few bits already loses more. An "
+            "importance file (--imatrix) says which columns of a matrix have large inputs; their numbers are rounded "
+            "with smaller errors.\n\n"
+            "The file is written row by row, and replaces an older one, with --force, only when it is complete. An "
+            "interrupted command leaves nothing behind.",
+        .examples = "qkv quantize run/ --to Q8_0 --out run-q8.gguf\n"
+                    "qkv quantize llama/ --to Q4_K_M --keep 'head*=q8_0' --out llama-q4.gguf\n"
+                    "qkv generate llama-q4.gguf --prompt \"Once\"",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = 1,
+        .run = quantize_run,
+    };
+    return &command;
+}

@@ -1,0 +1,239 @@
+/* A model as a GGUF file: of the architecture of its family, of another family that can express it, or of our own. */
+#include "io/gguf_export.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sized_options.h"
+#include "io/generation.h"
+#include "io/io.h"
+#include "model/spec.h"
+#include "text/text.h"
+
+void qkv_gguf_options_init(struct qkv_gguf_options *options, size_t size) {
+    static const struct qkv_gguf_options usual = {.size = sizeof usual, .format = "f32"};
+    qkv_options_init(options, size, &usual, sizeof usual);
+}
+
+/* ---- the family -------------------------------------------------------------------------------------------------- */
+
+static void export_drop_family(struct qkv_gguf_export *e) {
+    qkv_family_gguf_written_free(&e->written);
+    qkv_family_arrays_free(&e->arrays);
+    qkv_family_config_free(&e->config);
+}
+
+/* Takes the tensors and keys of a configuration, which this call owns. */
+static enum qkv_status export_take(struct qkv_gguf_export *e, const struct qkv_family_config *config) {
+    e->config = *config;
+    e->config.gguf = true;
+    enum qkv_status status =
+        config->family->gguf
+            ? qkv_family_arrays(e->model, &e->config, false, &e->arrays)
+            : qkv_fail(e->ctx, QKV_SPEC, "GGUF files have no architecture for models of type %s", config->family->type);
+    if (!status) status = qkv_family_gguf_write(&e->arrays, &e->written);
+    if (status) export_drop_family(e);
+    return status;
+}
+
+/* Takes the family `type`: the model's own configuration, or one that the family makes of the spec. */
+static enum qkv_status export_try(struct qkv_gguf_export *e, const char *type) {
+    const struct qkv_family_config *own = e->model->origin.family;
+    struct qkv_family_config config = {0};
+    if (own && !strcmp(own->family->type, type))
+        config = (struct qkv_family_config){.family = own->family, .keys = json_incref(own->keys)};
+    enum qkv_status status = config.family ? QKV_OK : qkv_family_write(e->ctx, type, NULL, &e->model->spec, &config);
+    return status ? status : export_take(e, &config);
+}
+
+/* The first part of a family's type, which may be a list. */
+static void family_name(const struct qkv_family *family, char name[64]) {
+    snprintf(name, 64, "%.*s", (int)strcspn(family->type, ","), family->type);
+}
+
+/* Tries all families that GGUF files have, the model's own one first. *found: whether one can express the model. Else
+ * the note says why the first one cannot. */
+static enum qkv_status export_find(struct qkv_gguf_export *e, bool *found) {
+    const struct qkv_family_config *own = e->model->origin.family;
+    char why[400] = "no architecture has these stacks", name[64];
+    bool told = false;
+    *found = false;
+    for (size_t i = 0; i == 0 || qkv_families[i - 1]; i++) {
+        const struct qkv_family *family = i ? qkv_families[i - 1] : own ? own->family : NULL;
+        if (!family || (i && own && family == own->family) || (!i && !family->gguf) || (i && !family->gguf)) continue;
+        family_name(family, name);
+        const enum qkv_status status = export_try(e, i ? name : family->type);
+        *found = !status;
+        if (!status) return QKV_OK;
+        if (status != QKV_SPEC && status != QKV_FORMAT && status != QKV_ARGUMENT) return status;
+        if (!told) snprintf(why, sizeof why, "%s", qkv_message(e->ctx));
+        told = told || !i;
+        qkv_forgive(e->ctx);
+    }
+    return qkv_gguf_note(e->ctx, e->notes,
+                         "the file is of architecture " QKV_GGUF_OWN ", which qkv reads and llama.cpp does not%s%s",
+                         told ? ": " : "", told ? why : "");
+}
+
+static enum qkv_status export_own(struct qkv_gguf_export *e) {
+    e->config = (struct qkv_family_config){.gguf = true};
+    return qkv_family_arrays_own(e->model, &e->config, &e->arrays);
+}
+
+static enum qkv_status export_family(struct qkv_gguf_export *e) {
+    const char *wanted = e->options->family;
+    bool found = false;
+    if (wanted && !strcmp(wanted, QKV_GGUF_OWN)) return export_own(e);
+    if (wanted) return export_try(e, wanted);
+    const enum qkv_status status = export_find(e, &found);
+    return status || found ? status : export_own(e);
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+/* The keys of a file of our own: the spec, and texts that other files of a folder have. */
+static enum qkv_status export_put_own(struct qkv_gguf_export *e) {
+    const struct qkv_model *m = e->model;
+    char *spec = NULL, *generation = NULL;
+    struct qkv_buffer source = {0};
+    enum qkv_status status = qkv_spec_print(e->ctx, &m->spec, &spec);
+    if (!status && m->source_tokenizer) status = qkv_tokenizer_print(e->ctx, m->source_tokenizer, &source);
+    if (!status && m->generation.given) {
+        json_t *root = qkv_generation_json(&m->generation);
+        generation = root ? json_dumps(root, JSON_COMPACT) : NULL;
+        json_decref(root);
+        if (!generation) status = qkv_fail_memory(e->ctx, 0, "settings of generation");
+    }
+    if (!status) {
+        qkv_gguf_put_text(&e->writer, "general.architecture", QKV_GGUF_OWN, strlen(QKV_GGUF_OWN));
+        qkv_gguf_put_text(&e->writer, QKV_GGUF_SPEC, spec, strlen(spec));
+        if (source.size) qkv_gguf_put_text(&e->writer, QKV_GGUF_SOURCE, source.data, source.size);
+        if (generation) qkv_gguf_put_text(&e->writer, QKV_GGUF_GENERATION, generation, strlen(generation));
+        if (m->label_count) qkv_gguf_put_array(&e->writer, QKV_GGUF_LABELS, QKV_GGUF_STRING, m->label_count);
+        for (size_t i = 0; i < m->label_count; i++) qkv_gguf_add_text(&e->writer, m->labels[i], strlen(m->labels[i]));
+    }
+    qkv_buffer_free(&source);
+    free(generation);
+    qkv_free(spec);
+    return status;
+}
+
+static void export_put_family(struct qkv_gguf_export *e) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(e->written.keys, key, value) qkv_gguf_put_json(&e->writer, key, value);
+}
+
+/* Puts the pooling where the file can say it. */
+static enum qkv_status export_put_pooling(struct qkv_gguf_export *e) {
+    const struct qkv_model_pooling *p = &e->model->pooling;
+    const int type = p->given ? qkv_gguf_pooling(p->pool) : 0;
+    char key[96];
+    snprintf(key, sizeof key, "%.64s.pooling_type",
+             e->config.family ? e->config.family->gguf->architecture : QKV_GGUF_OWN);
+    if (type) qkv_gguf_put_u32(&e->writer, key, (uint32_t)type);
+    if (!p->given || (type && !p->dense_count && !p->prompt_count)) return QKV_OK;
+    return qkv_gguf_note(e->ctx, e->notes,
+                         "the file does not have all of the way that the model's folder makes vectors of texts "
+                         "(modules.json)");
+}
+
+static bool export_has_blocks(const struct qkv_gguf_export *e) {
+    for (size_t i = 0; i < e->arrays.count; i++)
+        if (qkv_types[e->tensors[i].array.dtype]->kind == QKV_CLASS_BLOCKS) return true;
+    return false;
+}
+
+static enum qkv_status export_put_keys(struct qkv_gguf_export *e) {
+    enum qkv_status status = QKV_OK;
+    if (e->config.family)
+        export_put_family(e);
+    else
+        status = export_put_own(e);
+    qkv_gguf_put_text(&e->writer, "general.type", "model", 5);
+    qkv_gguf_put_u32(&e->writer, "general.file_type", e->file_type);
+    if (export_has_blocks(e)) qkv_gguf_put_u32(&e->writer, "general.quantization_version", 2);
+    if (!status) status = export_put_pooling(e);
+    return status ? status : qkv_gguf_put_tokenizer(e);
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status export_write(struct qkv_gguf_export *e) {
+    enum qkv_status status = export_put_keys(e);
+    for (size_t i = 0; i < e->arrays.count; i++) qkv_gguf_put_tensor(&e->writer, &e->tensors[i].array);
+    for (size_t i = 0; i < e->written.factor_count; i++) qkv_gguf_put_tensor(&e->writer, &e->written.factors[i]);
+    if (!status) status = qkv_gguf_begin_data(&e->writer);
+    if (!status) status = qkv_gguf_write_rows(e);
+    return status ? status : qkv_gguf_commit(&e->writer);
+}
+
+static enum qkv_status export_run(struct qkv_gguf_export *e) {
+    enum qkv_status status = QKV_OK;
+    if (e->options->imatrix) status = qkv_imatrix_open(e->ctx, e->options->imatrix, &e->imatrix);
+    if (!status) status = export_family(e);
+    if (!status) status = qkv_gguf_choose_types(e);
+    if (!status) status = export_write(e);
+    qkv_gguf_writer_free(&e->writer);
+    qkv_imatrix_free(e->imatrix);
+    free(e->tensors);
+    export_drop_family(e);
+    return status;
+}
+
+/* The options over the defaults, checked. */
+static enum qkv_status options_take(struct qkv_context *ctx, const struct qkv_gguf_options *options,
+                                    struct qkv_gguf_options *all) {
+    *all = qkv_gguf_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(ctx, qkv_gguf_options, all, options);
+    if (status) return status;
+    QKV_NEED_ALL(ctx, all->keep_count, all->keep);
+    QKV_NEED(ctx, all->format);
+    status = qkv_gguf_check_types(ctx, all);
+    if (status || !all->family || !strcmp(all->family, QKV_GGUF_OWN)) return status;
+    for (size_t i = 0; qkv_families[i]; i++) {
+        char name[64];
+        family_name(qkv_families[i], name);
+        if (!strcmp(name, all->family) && qkv_families[i]->gguf) return QKV_OK;
+    }
+    struct qkv_buffer names = {0};
+    for (size_t i = 0; qkv_families[i] && !status; i++)
+        if (qkv_families[i]->gguf)
+            status = qkv_buffer_print(ctx, &names, "%.*s, ", (int)strcspn(qkv_families[i]->type, ","),
+                                      qkv_families[i]->type);
+    if (!status)
+        status = qkv_fail(ctx, QKV_ARGUMENT, "GGUF files have no family \"%.40s\"; there are %s" QKV_GGUF_OWN,
+                          all->family, names.data);
+    qkv_buffer_free(&names);
+    return status;
+}
+
+enum qkv_status qkv_gguf_options_check(struct qkv_context *ctx, const struct qkv_gguf_options *options) {
+    QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    struct qkv_gguf_options all;
+    return options_take(ctx, options, &all);
+}
+
+enum qkv_status qkv_model_export_gguf(struct qkv_model *m, const struct qkv_gguf_options *options, const char *path,
+                                      struct qkv_gguf_notes **notes) {
+    if (notes) *notes = NULL;
+    QKV_CALL(m ? m->ctx : NULL);
+    QKV_NEED(qkv_call, m);
+    QKV_NEED(qkv_call, path);
+    struct qkv_gguf_options all;
+    enum qkv_status status = options_take(m->ctx, options, &all);
+    if (status) return status;
+    if (m->planned) return qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");
+    struct qkv_gguf_export e = {.ctx = m->ctx,
+                                .model = m,
+                                .options = &all,
+                                .notes = qkv_allocate(m->ctx, 1, sizeof *e.notes),
+                                .writer = {.ctx = m->ctx, .path = path}};
+    status = e.notes ? export_run(&e) : QKV_MEMORY;
+    if (status || !notes)
+        qkv_gguf_notes_free(e.notes);
+    else
+        *notes = e.notes;
+    return status;
+}

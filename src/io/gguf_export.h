@@ -1,0 +1,60 @@
+/* gguf_export.h: what the files that write a model as a GGUF file share. */
+#ifndef QKV_GGUF_EXPORT_H
+#define QKV_GGUF_EXPORT_H
+
+#include "family/family.h"
+#include "io/gguf_own.h"
+#include "io/gguf_write.h"
+#include "qkv/published.h"
+
+/* The weights of square errors of columns, by tensor (imatrix.c). */
+struct qkv_imatrix;
+enum qkv_status qkv_imatrix_open(struct qkv_context *ctx, const char *path, struct qkv_imatrix **out);
+void qkv_imatrix_free(struct qkv_imatrix *matrix);
+/* The weights of a tensor of `columns` columns, one list for each of `slices` slices. *out NULL: the file does not have
+ * the tensor. Fails with QKV_SHAPE if it has another number of them. */
+enum qkv_status qkv_imatrix_find(const struct qkv_imatrix *matrix, const char *name, size_t columns, size_t slices,
+                                 const float **out);
+
+/* Sentences for the caller (gguf_notes.c). */
+struct qkv_gguf_notes {
+    char **texts;
+    size_t count, capacity;
+};
+enum qkv_status qkv_gguf_note(struct qkv_context *ctx, struct qkv_gguf_notes *notes, const char *format, ...)
+    QKV_PRINTF(3, 4);
+
+/* A tensor as it is written. */
+struct qkv_gguf_tensor {
+    struct qkv_array array;
+    const float *importance; /* of its columns, slice by slice; NULL: none */
+    size_t slices;           /* experts of a tensor that stacks them; else 1 */
+};
+/* The export of a model. */
+struct qkv_gguf_export {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    const struct qkv_gguf_options *options;
+    struct qkv_gguf_notes *notes;
+    struct qkv_family_config config; /* with `gguf`; family NULL: the file has our own names */
+    struct qkv_family_arrays arrays;
+    struct qkv_family_gguf_written written; /* the keys of the architecture; none with our own names */
+    struct qkv_gguf_tensor *tensors;        /* of each array */
+    struct qkv_imatrix *imatrix;            /* NULL: none */
+    uint32_t file_type;                     /* general.file_type */
+    struct qkv_gguf_writer writer;
+};
+
+/* Checks the format and the rules of options. */
+enum qkv_status qkv_gguf_check_types(struct qkv_context *ctx, const struct qkv_gguf_options *options);
+/* Chooses the type of each tensor (gguf_types.c). Fails with QKV_ARGUMENT: a type, a mix or a rule that is not known;
+ * QKV_SHAPE, QKV_MEMORY. */
+enum qkv_status qkv_gguf_choose_types(struct qkv_gguf_export *e);
+/* Puts the keys of the tokenizer (gguf_tokenizer_write.c). A tokenizer that the keys cannot say is written as a
+ * tokenizer.json, with a note. Fails with QKV_MEMORY. */
+enum qkv_status qkv_gguf_put_tokenizer(struct qkv_gguf_export *e);
+/* Writes the data of all tensors (gguf_rows.c). Fails with QKV_NUMBER: a number that is not finite, or is too large;
+ * QKV_FILE, QKV_MEMORY, QKV_STOPPED. */
+enum qkv_status qkv_gguf_write_rows(struct qkv_gguf_export *e);
+
+#endif
