@@ -127,7 +127,8 @@ struct qkv_family_gguf {
      * architecture's key, "#TENSOR", the rows of a tensor, "?TENSOR", whether the file has it, "!TENSOR", whether it
      * has not, or "@scaling", rope_scaling. "VALUE|OTHER": the other value where the file does not have the key */
     const char *keys;
-    const char *idle; /* more keys of the architecture without effect: patterns with spaces; NULL: none */
+    const char *idle;      /* more keys of the architecture without effect: patterns with spaces; NULL: none */
+    const char *unwritten; /* a key that is read, but that llama.cpp computes nothing with; NULL: none */
     /* Sets what neither keys nor tensors say; NULL: nothing. */
     bool (*finish)(json_t *config);
     /* its own tensors; the others are those of all families. NULL: none */

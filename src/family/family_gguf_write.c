@@ -91,6 +91,7 @@ static void list_put(struct writing *w, const struct qkv_family_piece *piece) {
     const size_t n = strcspn(piece->value, "|:");
     if (*piece->value != '$') return;
     snprintf(key, sizeof key, "%.*s", (int)n - 1, piece->value + 1);
+    if (w->table->unwritten && !strcmp(key, w->table->unwritten)) return;
     json_t *value = config_value(w, piece->key);
     if (!value || json_is_null(value)) {
         json_decref(value);
@@ -231,7 +232,8 @@ static bool values_same(const json_t *a, const json_t *b, bool factors, struct q
     for (int turn = 0; turn < 2; turn++) { /* keys of the one, then keys that only the other has */
         json_object_foreach((json_t *)(uintptr_t)(turn ? b : a), key, value) {
             const json_t *other = json_object_get(turn ? a : b, key);
-            if ((turn && other) || (factors && !strcmp(key, "scaling"))) continue;
+            const bool follows = !at && !strcmp(key, "version"); /* from the other keys */
+            if ((turn && other) || follows || (factors && !strcmp(key, "scaling"))) continue;
             if (qkv_buffer_print(NULL, path, "%s%s", at ? "." : "", key)) return false;
             if (!turn && other && values_same(value, other, factors, path)) {
                 path->size = at;

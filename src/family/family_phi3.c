@@ -32,6 +32,7 @@ static const struct qkv_family_gguf gguf = {
     .keys = QKV_FAMILY_GGUF_LLAMA
     "sliding_window=$attention.sliding_window|null; partial_rotary_factor=$rope.dimension_count:of_head|1.0; "
     "original_max_position_embeddings=$rope.scaling.original_context_length|$context_length",
+    .unwritten = "attention.sliding_window",
     .tensors = gguf_tensors,
 };
 

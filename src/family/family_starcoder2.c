@@ -25,6 +25,7 @@ static const struct qkv_family_gguf gguf = {
     .architecture = "starcoder2",
     .keys = QKV_FAMILY_GGUF_STEM "norm_epsilon=$attention.layer_norm_epsilon; use_bias=?blk.0.attn_q.bias; "
                                  "sliding_window=$attention.sliding_window|null",
+    .unwritten = "attention.sliding_window",
 };
 
 const struct qkv_family qkv_family_starcoder2 = {

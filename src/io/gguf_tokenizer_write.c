@@ -14,7 +14,7 @@
 struct vocab_writing {
     struct qkv_context *ctx;
     struct qkv_gguf_writer *w;
-    const struct qkv_tokenizer *t;
+    const struct qkv_model *m;
     const json_t *root, *model; /* of the tokenizer.json */
     size_t count;               /* ids of the model, which may be more than the tokenizer has */
     json_t *texts;              /* of each id */
@@ -386,34 +386,44 @@ static void put_id(struct qkv_gguf_writer *w, const char *key, int id) {
     if (id >= 0) qkv_gguf_put_u32(w, name, (uint32_t)id);
 }
 
-/* Puts the ids of special tokens; bos and end replace those of the roles where they are not negative. */
-static void put_roles(struct qkv_gguf_writer *w, const struct qkv_tokenizer *t, int bos, int end) {
-    int32_t ends[QKV_TOKEN_ENDS];
-    for (size_t i = 0; i < QKV_VOCAB_ROLES; i++) {
-        const enum qkv_token_role role = qkv_vocab_role_keys[i].role;
-        int id = qkv_tokenizer_role(t, role);
-        if (role == QKV_TOKEN_ROLE_BEGIN && bos >= 0) id = bos;
-        if (role == QKV_TOKEN_ROLE_END && end >= 0) id = end;
-        put_id(w, qkv_vocab_role_keys[i].key, id);
+/* Puts more tokens that end a text than the one with the role: those of the tokenizer, and of the settings of
+ * generation. end: that one; −1: the first of them is. */
+static void put_ends(struct qkv_gguf_writer *w, const struct qkv_model *m, int end) {
+    int32_t ends[2 * QKV_TOKEN_ENDS];
+    size_t count = m->tokenizer ? qkv_tokenizer_ends(m->tokenizer, ends) : 0, more = 0;
+    for (size_t i = 0; i < m->generation.end_count; i++) ends[count++] = m->generation.ends[i];
+    if (end < 0 && count) put_id(w, "eos", end = ends[0]);
+    for (size_t i = 0; i < count && more < QKV_VOCAB_ENDS; i++) {
+        bool twice = ends[i] == end;
+        for (size_t k = 0; k < i; k++) twice = twice || ends[k] == ends[i];
+        if (!twice) put_id(w, qkv_vocab_end_keys[more++], ends[i]);
     }
-    const int first = qkv_tokenizer_role(t, QKV_TOKEN_ROLE_END);
-    const size_t count = qkv_tokenizer_ends(t, ends);
-    for (size_t i = 0, more = 0; i < count && more < QKV_VOCAB_ENDS; i++)
-        if (ends[i] != first) put_id(w, qkv_vocab_end_keys[more++], ends[i]);
+}
+
+/* Puts the ids of special tokens; bos and end replace those of the roles where they are not negative. */
+static void put_roles(struct qkv_gguf_writer *w, const struct qkv_model *m, int bos, int end) {
+    for (size_t i = 0; i < QKV_VOCAB_ROLES && m->tokenizer; i++) {
+        const enum qkv_token_role role = qkv_vocab_role_keys[i].role;
+        int id = qkv_tokenizer_role(m->tokenizer, role);
+        if (role == QKV_TOKEN_ROLE_BEGIN && bos >= 0) id = bos;
+        if (role == QKV_TOKEN_ROLE_END && end < 0) end = id;
+        put_id(w, qkv_vocab_role_keys[i].key, role == QKV_TOKEN_ROLE_END ? end : id);
+    }
+    put_ends(w, m, end);
 }
 
 /* Puts the tokens around a text, and the roles. */
 static void put_specials(struct vocab_writing *v, bool words) {
     const int32_t *before, *after;
     size_t before_count, after_count;
-    qkv_tokenizer_template(v->t, &before, &before_count, &after, &after_count);
-    const int separator = qkv_tokenizer_role(v->t, QKV_TOKEN_ROLE_SEPARATOR);
-    const int end = qkv_tokenizer_role(v->t, QKV_TOKEN_ROLE_END), last = words ? separator : end;
+    qkv_tokenizer_template(v->m->tokenizer, &before, &before_count, &after, &after_count);
+    const int separator = qkv_tokenizer_role(v->m->tokenizer, QKV_TOKEN_ROLE_SEPARATOR);
+    const int end = qkv_tokenizer_role(v->m->tokenizer, QKV_TOKEN_ROLE_END), last = words ? separator : end;
     if (before_count > 1 || after_count > 1 || (after_count && last >= 0 && after[0] != last)) {
         v->reason = "its template puts other tokens around a text than GGUF files can say";
         return;
     }
-    put_roles(v->w, v->t, before_count ? before[0] : -1, after_count && !words && end < 0 ? after[0] : -1);
+    put_roles(v->w, v->m, before_count ? before[0] : -1, after_count && !words && end < 0 ? after[0] : -1);
     if (words && separator < 0 && after_count) put_id(v->w, "seperator", after[0]);
     qkv_gguf_put_bool(v->w, "tokenizer.ggml.add_bos_token", before_count > 0);
     qkv_gguf_put_bool(v->w, words ? "tokenizer.ggml.add_sep_token" : "tokenizer.ggml.add_eos_token", after_count > 0);
@@ -456,7 +466,7 @@ static enum qkv_status tokenizer_try(struct qkv_gguf_export *e, const struct qkv
     enum qkv_status status = qkv_json_load(e->ctx, &file, &root);
     struct vocab_writing v = {.ctx = e->ctx,
                               .w = &part,
-                              .t = e->model->tokenizer,
+                              .m = e->model,
                               .root = root,
                               .model = json_object_get(root, "model"),
                               .count = (size_t)e->model->spec.vocab};
@@ -501,6 +511,7 @@ enum qkv_status qkv_gguf_put_tokenizer(struct qkv_gguf_export *e) {
     if (e->config.family && m->spec.encoder.layers && m->spec.encoder.embed.types > 0)
         qkv_gguf_put_u32(&e->writer, "tokenizer.ggml.token_type_count", (uint32_t)m->spec.encoder.embed.types);
     if (!m->tokenizer) {
+        put_roles(&e->writer, m, -1, -1);
         if (e->config.family) qkv_gguf_put_text(&e->writer, "tokenizer.ggml.model", "none", 4);
         return qkv_spec_has_tokens(&m->spec)
                    ? qkv_gguf_note(e->ctx, e->notes, "the model has no tokenizer, so the file reads ids only")
@@ -511,7 +522,7 @@ enum qkv_status qkv_gguf_put_tokenizer(struct qkv_gguf_export *e) {
     if (!status && (reason || !e->config.family)) {
         if (e->config.family) qkv_gguf_put_text(&e->writer, "tokenizer.ggml.model", "none", 4);
         qkv_gguf_put_text(&e->writer, QKV_GGUF_TOKENIZER, text.data, text.size);
-        put_roles(&e->writer, m->tokenizer, -1, -1);
+        put_roles(&e->writer, m, -1, -1);
     }
     if (!status && reason)
         status = qkv_gguf_note(e->ctx, e->notes,
