@@ -211,30 +211,31 @@ static bool spm_is_byte(const char *text) {
     return strlen(text) == 6 && !strncmp(text, "<0x", 3) && text[5] == '>' && strspn(text + 3, "0123456789ABCDEF") == 2;
 }
 
+enum { SPM_TOKEN = 1024 };
+
+/* The token that a merge makes, "a b" or ["a", "b"]. */
+static void spm_result(const json_t *merge, char out[SPM_TOKEN]) {
+    const char *both = json_string_value(merge), *space = both ? strchr(both, ' ') : NULL;
+    const char *left = both ? both : json_string_value(json_array_get(merge, 0));
+    const char *right = space ? space + 1 : json_string_value(json_array_get(merge, 1));
+    snprintf(out, SPM_TOKEN, "%.*s%s", space ? (int)(space - left) : (int)strlen(left), left, right ? right : "");
+}
+
 /* The scores of tokens: the earlier a token's first merge, the higher. */
-static enum qkv_status spm_scores(struct vocab_writing *v, const json_t *merges) {
+static void spm_scores(struct vocab_writing *v, const json_t *merges) {
     const json_t *vocab = json_object_get(v->model, "vocab");
-    struct qkv_buffer whole = {0};
-    enum qkv_status status = QKV_OK;
     const float last = -(float)json_array_size(merges);
     for (size_t i = 0; i < v->count; i++) v->scores[i] = v->types[i] == VOCAB_NORMAL ? last - (float)i : 0;
-    for (size_t i = json_array_size(merges); i-- > 0 && !status;) {
-        const json_t *merge = json_array_get(merges, i);
-        const char *left = json_string_value(json_is_string(merge) ? merge : json_array_get(merge, 0));
-        const char *space = json_is_string(merge) ? strchr(left, ' ') : NULL;
-        const char *right = space ? space + 1 : json_string_value(json_array_get(merge, 1));
-        whole.size = 0;
-        status = qkv_buffer_print(v->ctx, &whole, "%.*s%s", space ? (int)(space - left) : (int)strlen(left), left,
-                                  right ? right : "");
-        const json_t *id = status ? NULL : json_object_get(vocab, whole.data);
+    for (size_t i = json_array_size(merges); i-- > 0;) {
+        char result[SPM_TOKEN];
+        spm_result(json_array_get(merges, i), result);
+        const json_t *id = json_object_get(vocab, result);
         if (json_is_integer(id) && (size_t)json_integer_value(id) < v->count)
             v->scores[json_integer_value(id)] = -(float)i;
     }
-    qkv_buffer_free(&whole);
-    return status;
 }
 
-/* Whether a reader that merges by these scores has the same merges in the same order. */
+/* Whether a reader that merges by these scores makes the same tokens, each in as many ways, in the same order. */
 static enum qkv_status spm_check(struct vocab_writing *v, const json_t *merges) {
     const size_t bytes = v->count * sizeof(float);
     unsigned char *header = qkv_allocate(v->ctx, 2 * v->count + 1, sizeof(float));
@@ -253,10 +254,10 @@ static enum qkv_status spm_check(struct vocab_writing *v, const json_t *merges) 
     bool same = !status && json_array_size(again) == json_array_size(merges);
     for (size_t i = 0; i < json_array_size(merges) && same; i++) {
         const json_t *merge = json_array_get(merges, i), *other = json_array_get(again, i);
-        char both[512];
-        snprintf(both, sizeof both, "%s %s", json_string_value(json_array_get(other, 0)),
-                 json_string_value(json_array_get(other, 1)));
-        same = json_is_string(merge) ? !strcmp(both, json_string_value(merge)) : json_equal(merge, other);
+        char one[SPM_TOKEN], two[SPM_TOKEN];
+        spm_result(merge, one);
+        spm_result(other, two);
+        same = !strcmp(one, two);
     }
     if (!same) v->reason = "its merges are not those of scores of tokens";
     json_decref(again);
@@ -275,8 +276,8 @@ static enum qkv_status spm_put(struct vocab_writing *v) {
         if (link_flag(v->model, "byte_fallback", false) && spm_is_byte(json_string_value(json_array_get(v->texts, i))))
             v->types[i] = VOCAB_BYTE;
     vocab_mark_unknown(v);
-    enum qkv_status status = spm_scores(v, merges);
-    if (!status) status = spm_check(v, merges);
+    spm_scores(v, merges);
+    const enum qkv_status status = spm_check(v, merges);
     if (status || v->reason) return status;
     qkv_gguf_put_text(v->w, "tokenizer.ggml.model", "llama", 5);
     qkv_gguf_put_text(v->w, "tokenizer.ggml.pre", "default", 7);
@@ -432,11 +433,10 @@ static void put_specials(struct vocab_writing *v, bool words) {
 /* ---- the tokenizer ----------------------------------------------------------------------------------------------- */
 
 static enum qkv_status vocab_put(struct vocab_writing *v) {
-    const char *type = json_string_value(json_object_get(v->model, "type"));
+    const char *type = qkv_vocab_model_name(v->model);
     const json_t *splitter = json_object_get(v->root, "pre_tokenizer"), *link;
     bool bytes = false;
     for (size_t i = 0; (link = link_at(splitter, "pretokenizers", i)); i++) bytes = bytes || link_is(link, "ByteLevel");
-    if (!type) type = json_object_get(v->model, "merges") ? "BPE" : "";
     enum qkv_status status = QKV_OK;
     if (!strcmp(type, "BPE"))
         status = bytes ? bpe_put(v) : spm_put(v);

@@ -292,8 +292,7 @@ static const struct {
               {"Unigram", CHAIN_UNIGRAM, read_unigram},
               {"WordLevel", CHAIN_WORDLEVEL, read_words}};
 
-/* The kind of the model; old files do not name it, and their keys tell it. */
-static const char *vocab_model_name(const json_t *model) {
+const char *qkv_vocab_model_name(const json_t *model) {
     const char *name = json_string_value(json_object_get(model, "type"));
     if (json_object_get(model, "type")) return name ? name : "";
     if (json_object_get(model, "merges")) return "BPE";
@@ -302,7 +301,7 @@ static const char *vocab_model_name(const json_t *model) {
 }
 
 enum qkv_status qkv_chain_read_model(struct chain_reader *r, const json_t *model) {
-    const char *name = vocab_model_name(model);
+    const char *name = qkv_vocab_model_name(model);
     if (!json_is_object(model)) return qkv_json_refuse(r->ctx, r->name, "model", model, "an object");
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         if (strcmp(models[i].name, name) != 0) continue;

@@ -248,6 +248,8 @@ enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, s
 /* Writes tokenizer.json to a buffer that this begins; the caller frees it, also after a failure. */
 enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_buffer *out);
 
+/* The kind of the object `model`, "BPE"; old files do not name it, and their keys tell it. (chain_vocab.c) */
+const char *qkv_vocab_model_name(const struct json_t *model);
 /* Decodes base64 (RFC 4648) in place and returns the number of bytes; SIZE_MAX: it is not base64. (charsmap.c) */
 size_t qkv_base64_decode(char *text);
 
