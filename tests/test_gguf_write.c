@@ -2,14 +2,13 @@
  * test_gguf_models.c compares with llama.cpp, are the oracle: written again from the model, they have the same keys and
  * the same tensors, to the bit. */
 /* labels: numeric */
-#include "family_fixture.h"
 #include "gguf_fixture.h"
+#include "gguf_write_fixture.h"
 
 #include <dirent.h>
 
 #include "io/gguf_write.h"
 #include "model/spec.h"
-#include "test_text.h"
 
 struct opened {
     struct qkv_context *ctx;
@@ -27,19 +26,6 @@ static struct opened open_path(const char *path) {
 static void close_opened(struct opened *o) {
     qkv_model_free(o->model);
     qkv_context_free(o->ctx);
-}
-
-/* Writes a model, and gives the notes as one text, which the caller frees. */
-static char *write_model(struct qkv_model *model, const struct qkv_gguf_options *options, const char *path) {
-    struct qkv_gguf_notes *notes;
-    const char *note;
-    char *text = calloc(1, 4096);
-    if (qkv_model_export_gguf(model, options, path, &notes))
-        fail_msg("%s: %s", path, qkv_message(qkv_model_context(model)));
-    for (size_t i = 0; (note = qkv_gguf_note_at(notes, i)); i++)
-        snprintf(text + strlen(text), 4096 - strlen(text), "%s\n", note);
-    qkv_gguf_notes_free(notes);
-    return text;
 }
 
 /* ---- the writer -------------------------------------------------------------------------------------------------- */
@@ -180,11 +166,166 @@ static void golden_files_are_written_again_as_they_were(void **state) {
     assert_true(count >= 20);
 }
 
+/* ---- models of ours ---------------------------------------------------------------------------------------------- */
+
+static void expect_same_weights(const struct qkv_model *a, const struct qkv_model *b) {
+    assert_int_equal(qkv_model_parameters(a), qkv_model_parameters(b));
+    for (size_t i = 0; i < qkv_model_parameters(a); i++) {
+        const struct qkv_array *p = qkv_model_parameter(a, i), *q = qkv_model_parameter(b, i);
+        const size_t n = qkv_array_elements(p);
+        float *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y);
+        assert_string_equal(p->name, q->name);
+        qkv_array_floats(p, x);
+        qkv_array_floats(q, y);
+        if (memcmp(x, y, n * sizeof *x) != 0) fail_msg("%s has other numbers", p->name);
+        free(x);
+        free(y);
+    }
+}
+
+/* Writes a model with a tokenizer, opens the file, and compares spec, weights and ids. */
+static void check_comes_back(struct qkv_model *model, const char *note, bool same_digest) {
+    static const char text[] = "to be, or not 42 to be!";
+    struct qkv_context *ctx = qkv_model_context(model);
+    char x[QKV_DIGEST_TEXT], y[QKV_DIGEST_TEXT], *notes = write_model(model, NULL, test_path("back.gguf"));
+    if (note ? !strstr(notes, note) : *notes) fail_msg("the notes are: %s", notes);
+    free(notes);
+    struct qkv_model *again;
+    load_or_fail(ctx, test_path("back.gguf"), &again);
+    assert_ok(ctx, qkv_spec_digest(ctx, qkv_model_spec(model), x));
+    assert_ok(ctx, qkv_spec_digest(ctx, qkv_model_spec(again), y));
+    if (same_digest) assert_string_equal(x, y);
+    expect_same_weights(model, again);
+    int32_t *ids[2];
+    size_t count[2];
+    const struct qkv_tokenizer *t[] = {qkv_model_tokenizer(model), qkv_model_tokenizer(again)};
+    for (size_t i = 0; i < 2; i++)
+        assert_ok(ctx, qkv_tokenizer_encode(ctx, t[i], text, sizeof text - 1, true, &ids[i], &count[i]));
+    assert_int_equal(count[0], count[1]);
+    assert_memory_equal(ids[0], ids[1], count[0] * sizeof *ids[0]);
+    qkv_free(ids[0]);
+    qkv_free(ids[1]);
+    qkv_model_free(again);
+}
+
+static void give_tokenizer(struct qkv_model *model, int kind) {
+    static const char text[] = "to be, or not to be! 42 the question is or to be not the thing";
+    struct qkv_context *ctx = qkv_model_context(model);
+    struct qkv_tokenizer_options o = qkv_tokenizer_defaults();
+    struct qkv_tokenizer *t;
+    o.kind = (enum qkv_tokenizer_kind)kind;
+    o.vocab = kind == QKV_TOKENIZER_BPE ? 280 : 0;
+    assert_ok(ctx, qkv_tokenizer_train(ctx, &o, text, sizeof text - 1, &t));
+    assert_ok(ctx, qkv_model_set_tokenizer(model, t));
+}
+
+static void a_model_comes_back_from_its_file(void **state) {
+    struct qkv_model *model = make_llama(*state, 2, 32);
+    give_tokenizer(model, QKV_TOKENIZER_BPE);
+    check_comes_back(model, NULL, false);
+    /* a tokenizer that GGUF files have no name for */
+    give_tokenizer(model, QKV_TOKENIZER_CHARS);
+    check_comes_back(model, "the tokenizer is in the file as a tokenizer.json", false);
+    qkv_model_free(model);
+}
+
+static void a_model_without_an_architecture_is_a_file_of_our_own(void **state) {
+    struct qkv_model *model = make_model(
+        *state, "{'format':'qkv','version':2,'vocab':300,'context':32,'d_model':16,'decoder':{'layers':2,'attention':{"
+                "'heads':2,'position':{'kind':'t5'}},'norm':{'placement':'post'}},'head':{'kind':'lm'}}");
+    give_tokenizer(model, QKV_TOKENIZER_BPE);
+    check_comes_back(model, "the file is of architecture qkv", true);
+    qkv_model_free(model);
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------------------------- */
+
+/* A file in blocks that gets the same type again has the same bytes; another type is told. */
+static void blocks_are_copied_or_told(void **state) {
+    struct qkv_context *ctx = *state;
+    struct qkv_model *model = make_llama(ctx, 2, 64), *few;
+    struct qkv_gguf *g[2];
+    struct qkv_tensors *t[2];
+    struct qkv_gguf_options o = qkv_gguf_defaults();
+    o.format = "q4_0";
+    o.pure = true;
+    free(write_model(model, &o, test_path("few.gguf")));
+    load_or_fail(ctx, test_path("few.gguf"), &few);
+    char *notes = write_model(few, &o, test_path("twice.gguf"));
+    assert_null(strstr(notes, "rounded again"));
+    free(notes);
+    assert_ok(ctx, qkv_gguf_open(ctx, test_path("few.gguf"), &g[0], &t[0]));
+    assert_ok(ctx, qkv_gguf_open(ctx, test_path("twice.gguf"), &g[1], &t[1]));
+    expect_tensors(t[0], t[1], "twice.gguf");
+    o.format = "q5_1";
+    notes = write_model(few, &o, test_path("other.gguf"));
+    assert_non_null(strstr(notes, "are in blocks of few bits already and are rounded again"));
+    free(notes);
+    for (size_t i = 0; i < 2; i++) {
+        qkv_gguf_free(g[i]);
+        qkv_tensors_close(t[i]);
+    }
+    qkv_model_free(few);
+    qkv_model_free(model);
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
+
+static size_t files_in_folder(void) {
+    DIR *folder = opendir(test_folder());
+    size_t count = 0;
+    for (struct dirent *entry; (entry = readdir(folder));) count += entry->d_name[0] != '.' || entry->d_name[1] > '.';
+    closedir(folder);
+    return count;
+}
+
+static bool stop_at_once(void *user, const char *what, double done, double total) {
+    (void)user, (void)what, (void)total;
+    return done == 0;
+}
+
+static void faults_leave_the_old_file(void **state) {
+    struct qkv_context *ctx = *state;
+    struct qkv_model *model = make_llama(ctx, 1, 32);
+    struct qkv_gguf_options o = qkv_gguf_defaults();
+    float *x = NULL;
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        if (strstr(qkv_model_parameter(model, i)->name, "attn.k"))
+            x = (float *)(uintptr_t)qkv_model_parameter(model, i)->data;
+    assert_non_null(x);
+    test_write_file(test_path("old.gguf"), "old", 3);
+    const size_t files = files_in_folder();
+    o.progress = stop_at_once;
+    assert_int_equal(qkv_model_export_gguf(model, &o, test_path("old.gguf"), NULL), QKV_STOPPED);
+    o = qkv_gguf_defaults();
+    o.format = "q8_0";
+    x[40] = NAN;
+    assert_int_equal(qkv_model_export_gguf(model, &o, test_path("old.gguf"), NULL), QKV_NUMBER);
+    assert_non_null(strstr(qkv_message(ctx), "blk.0.attn_k.weight holds numbers that are not finite"));
+    o.format = "f16";
+    x[40] = 1e6f;
+    assert_int_equal(qkv_model_export_gguf(model, &o, test_path("old.gguf"), NULL), QKV_NUMBER);
+    assert_non_null(strstr(qkv_message(ctx), "blk.0.attn_k.weight holds numbers that are too large for f16"));
+    o.format = "f32";
+    o.family = "gpt2";
+    assert_int_equal(qkv_model_export_gguf(model, &o, test_path("old.gguf"), NULL), QKV_SPEC);
+    o.family = "llamas";
+    assert_int_equal(qkv_gguf_options_check(ctx, &o), QKV_ARGUMENT);
+    assert_non_null(strstr(qkv_message(ctx), "GGUF files have no family \"llamas\"; there are gpt2, llama"));
+    assert_int_equal(files_in_folder(), files);
+    struct stat info;
+    assert_true(stat(test_path("old.gguf"), &info) == 0 && info.st_size == 3);
+    qkv_model_free(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(keys_and_tensors_are_read_as_they_were_written, test_context,
-                                        test_context_done),
+        TEST_WITH_CONTEXT(keys_and_tensors_are_read_as_they_were_written),
         cmocka_unit_test(golden_files_are_written_again_as_they_were),
+        TEST_WITH_CONTEXT(a_model_comes_back_from_its_file),
+        TEST_WITH_CONTEXT(a_model_without_an_architecture_is_a_file_of_our_own),
+        TEST_WITH_CONTEXT(blocks_are_copied_or_told),
+        TEST_WITH_CONTEXT(faults_leave_the_old_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -240,6 +240,8 @@ static enum qkv_status call_qkv_rank_plan(void *options) {
     X(qkv_module_create, qkv_module_options)                                                                           \
     X(qkv_output_check, qkv_output_options)                                                                            \
     X(qkv_output_begin, qkv_output_options)                                                                            \
+    X(qkv_model_export_gguf, qkv_gguf_options)                                                                         \
+    X(qkv_gguf_options_check, qkv_gguf_options)                                                                        \
     X(qkv_pass_create, qkv_pass_options)                                                                               \
     X(qkv_decoder_create, qkv_decoder_options)                                                                         \
     X(qkv_search, qkv_search_options)                                                                                  \
@@ -275,6 +277,7 @@ INIT(qkv_session_options, qkv_session_options_init)
 INIT(qkv_generate_options, qkv_generate_options_init)
 INIT(qkv_module_options, qkv_module_options_init)
 INIT(qkv_output_options, qkv_output_options_init)
+INIT(qkv_gguf_options, qkv_gguf_options_init)
 INIT(qkv_pass_options, qkv_pass_options_init)
 INIT(qkv_decoder_options, qkv_decoder_options_init)
 INIT(qkv_search_options, qkv_search_options_init)

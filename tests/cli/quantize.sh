@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# qkv export --to gguf and qkv quantize: files of runs, folders and GGUF files, their messages, and refusals.
+. "$(dirname "$0")/common.sh"
+golden=$SOURCE/tests/golden
+file=$golden/gguf/gpt2_11_005_usual.gguf
+
+# ---- a file of a folder is the same model ----
+try 0 "$QKV" export "$golden/hf_random/llama_11_004" --to gguf -o llama.gguf
+has err '^llama.gguf: [0-9,]+ parameters, f32, '
+for model in "$golden/hf_random/llama_11_004" llama.gguf; do
+    try 0 "$QKV" generate "$model" --ids -q --prompt "5 6 7" -n 12 --temp 0 --precision fp32
+    cp out said.$(basename $model)
+done
+cmp -s said.llama_11_004 said.llama.gguf || fail "a GGUF file generates other ids than its folder"
+
+# ---- few bits: from a file, a folder and a run, names in any case ----
+try 0 "$QKV" quantize "$file" --to q8_0 -o few.gguf
+has err 'rows are no whole blocks: .* f16 instead of q8_0'
+try 0 "$QKV" generate few.gguf --prompt "the then" -n 4 --temp 0 -q
+make_spec
+make_text 60 >text.txt
+try 0 train run 3 --quiet
+try 0 "$QKV" quantize run --to Q4_0 --keep '*attn*=f16' -o run.gguf --json
+has out '"format": ?"Q4_0"'
+try 0 "$QKV" eval run.gguf --data text.txt
+try 0 "$QKV" info run.gguf
+has out 'parameters'
+
+# ---- the output ----
+refuse 1 'run.gguf exists.*--force' "$QKV" quantize run --to q4_1 -o run.gguf
+try 0 "$QKV" quantize run --to q4_1 -o run.gguf --force
+refuse 1 'cannot write|no folder|does not exist' "$QKV" quantize run --to q4_1 -o missing/run.gguf
+refuse 1 'run.gguf' "$QKV" quantize run.gguf --to q8_0 -o run.gguf --force
+
+# ---- the command line ----
+refuse 2 'name one model: .*quantize RUN --to Q4_K_M' "$QKV" quantize --to q8_0 -o x.gguf
+refuse 2 'name a mix or a type: --to Q4_K_M' "$QKV" quantize run -o x.gguf
+refuse 2 'name a file to write: --out FILE.gguf' "$QKV" quantize run --to q8_0
+refuse 2 'the type "q9" is not known; there are F32, ' "$QKV" quantize run --to q9 -o x.gguf
+refuse 2 'the rule "head" is not PATTERN=TYPE, such as head\*=q8_0' "$QKV" quantize run --to q8_0 --keep head -o x.gguf
+refuse 2 'the type "q9" is not known; there are ' "$QKV" quantize run --to q8_0 --keep 'head*=q9' -o x.gguf
+refuse 1 'no matrix has a name like "tail\*"' "$QKV" quantize run --to q8_0 --keep 'tail*=q8_0' -o x.gguf
+refuse 1 'text.txt is not a file of importance' "$QKV" quantize run --to q8_0 --imatrix text.txt -o x.gguf
+refuse 2 'GGUF files have no family "lama"' "$QKV" quantize run --to q8_0 --family lama -o x.gguf
+refuse 1 'models of type llama|architecture llama' "$QKV" export run --to gguf --family llama -o x.gguf
+refuse 2 '--dtype is "q8_0"; it must be f32' "$QKV" export run --dtype q8_0 -o folder
+refuse 2 'name a file to write: --out FILE.gguf' "$QKV" export run --to gguf
+refuse 2 '--quiet has no effect: folders are written without progress' "$QKV" export run --dtype f16 -o folder --quiet
+[ ! -e x.gguf ] && [ ! -e folder ] || fail "a refused command has written something"
+[ -z "$(find . -name '.*.tmp')" ] || fail "a temporary file is left"
+finish

@@ -1,0 +1,187 @@
+/* Types of tensors in GGUF files that the library writes: mixes, rules by name, rows that are no whole blocks, and files of
+ * importance. llama.cpp is the oracle of the mixes; the errors of weights are those of the files read again. */
+/* labels: numeric */
+#include "gguf_fixture.h"
+#include "gguf_write_fixture.h"
+
+#include "io/gguf_export.h"
+
+/* ---- types ------------------------------------------------------------------------------------------------------- */
+
+/* The types of the matrices of a model: layers' values and last matrices by one digit each, then the table. */
+static void read_types(const struct qkv_gguf_export *e, int layers, char *text) {
+    for (int part = 0; part < 2; part++) {
+        for (int i = 0; i < layers; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "decoder.layers.%d.%s.weight", i, part ? "ffn.down" : "attn.v");
+            for (size_t k = 0; k < e->arrays.count; k++)
+                if (!strcmp(e->tensors[k].array.name, name))
+                    text += sprintf(text, "%c", qkv_types[e->tensors[k].array.dtype]->name[1]);
+        }
+        text += sprintf(text, " ");
+    }
+    for (size_t k = 0; k < e->arrays.count; k++)
+        if (strstr(e->tensors[k].array.name, "embed.token"))
+            sprintf(text, "%s", qkv_types[e->tensors[k].array.dtype]->name);
+}
+
+/* The types are those that llama-quantize of llama.cpp chooses for the same file (version 0.3.36 of llama_cpp). */
+static void mixes_are_those_of_llama_cpp(void **state) {
+    static const struct {
+        const char *mix, *types;
+    } cases[] = {
+        {"Q8_0", "8888888888888888 8888888888888888 q8_0"},   {"q4_0", "4444444444444444 4444444444444444 q6_K"},
+        {"Q2_K", "4444444444444444 3333333333333333 q6_K"},   {"Q3_K_M", "5544444444444444 5444444444444444 q6_K"},
+        {"Q3_K", "5544444444444444 5444444444444444 q6_K"},   {"Q3_K_L", "5555555555555555 5555555555555555 q6_K"},
+        {"Q4_K_S", "5555444444444444 5544444444444444 q6_K"}, {"q4_k_m", "6644644644644666 6644644644644666 q6_K"},
+        {"Q5_K_S", "5555555555555555 5555555555555555 q6_K"}, {"Q5_K_M", "6655655655655666 6655655655655666 q6_K"},
+        {"Q6_K", "6666666666666666 6666666666666666 q6_K"},
+    };
+    struct qkv_context *ctx = *state;
+    struct qkv_model *model = make_llama(ctx, 16, 256);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        char types[128];
+        struct qkv_gguf_options o = qkv_gguf_defaults();
+        struct qkv_gguf_notes notes = {0};
+        struct qkv_family_config config = {.gguf = true};
+        struct qkv_gguf_export e = {.ctx = ctx, .model = model, .options = &o, .notes = &notes};
+        o.format = cases[i].mix;
+        assert_ok(ctx, qkv_family_arrays_own(model, &config, &e.arrays));
+        assert_ok(ctx, qkv_gguf_choose_types(&e));
+        read_types(&e, 16, types);
+        if (strcmp(types, cases[i].types) != 0) fail_msg("%s: %s, not %s", cases[i].mix, types, cases[i].types);
+        assert_int_equal(notes.count, 0);
+        qkv_family_arrays_free(&e.arrays);
+        free(e.tensors);
+    }
+    qkv_model_free(model);
+}
+
+static void rules_and_rows_choose_types(void **state) {
+    static const char *const keep[] = {"*attn.v*=Q8_0", "decoder.layers.1.*=bf16", "*norm*=f16", "nothing*=f16",
+                                       "*=q9_9"};
+    struct qkv_context *ctx = *state;
+    struct qkv_model *model = make_llama(ctx, 2, 96); /* 96 and 192 numbers are no blocks of 256 */
+    struct qkv_gguf_options o = qkv_gguf_defaults();
+    struct qkv_gguf *g;
+    struct qkv_tensors *t;
+    o.format = "q4_K_m";
+    o.keep = keep;
+    o.keep_count = 2;
+    char *notes = write_model(model, &o, test_path("keep.gguf"));
+    assert_non_null(strstr(notes, "another type, as their rows are no whole blocks: "));
+    assert_non_null(strstr(notes, "blk.0.ffn_down.weight q5_0 instead of q4_K"));
+    free(notes);
+    assert_ok(ctx, qkv_gguf_open(ctx, test_path("keep.gguf"), &g, &t));
+    assert_int_equal(qkv_tensors_find(t, "blk.0.attn_v.weight")->dtype, QKV_Q8_0);
+    assert_int_equal(qkv_tensors_find(t, "blk.1.attn_v.weight")->dtype, QKV_BF16);
+    assert_int_equal(qkv_tensors_find(t, "blk.0.ffn_up.weight")->dtype, QKV_Q5_0);
+    assert_int_equal(qkv_tensors_find(t, "token_embd.weight")->dtype, QKV_Q8_0);
+    assert_int_equal(qkv_tensors_find(t, "blk.1.attn_norm.weight")->dtype, QKV_F32);
+    qkv_gguf_free(g);
+    qkv_tensors_close(t);
+    static const char *const sentences[] = {"no matrix has a name like \"*norm*\"",
+                                            "no matrix has a name like \"nothing*\"",
+                                            "the type \"q9_9\" is not known; there are "};
+    for (size_t i = 0; i < TEST_COUNT(sentences); i++) {
+        o.keep = keep + 2 + i;
+        o.keep_count = 1;
+        assert_int_equal(qkv_model_export_gguf(model, &o, test_path("none.gguf"), NULL), QKV_ARGUMENT);
+        if (!strstr(qkv_message(ctx), sentences[i])) fail_msg("the sentence is: %s", qkv_message(ctx));
+    }
+    qkv_model_free(model);
+}
+
+/* ---- importance -------------------------------------------------------------------------------------------------- */
+
+/* Writes importance of one tensor, large for the first half of the columns: as the older format, and as a GGUF file. */
+static void write_importance(struct qkv_context *ctx, const char *name, size_t columns, const char *old,
+                             const char *newer) {
+    struct gguf_bytes *b = calloc(1, sizeof *b);
+    float *x = malloc(columns * sizeof *x), calls = 4;
+    char sums[80], counts[80];
+    for (size_t i = 0; i < columns; i++) x[i] = i < columns / 2 ? 4000 : 4;
+    gguf_put_u32(b, 1);
+    gguf_put_u32(b, (uint32_t)strlen(name));
+    gguf_put(b, name, strlen(name));
+    gguf_put_u32(b, 4);
+    gguf_put_u32(b, (uint32_t)columns);
+    gguf_put(b, x, columns * sizeof *x);
+    gguf_put_u32(b, 1);
+    test_write_file(old, b->data, b->size);
+    snprintf(sums, sizeof sums, "%s.in_sum2", name);
+    snprintf(counts, sizeof counts, "%s.counts", name);
+    struct qkv_gguf_writer w = {.ctx = ctx, .path = newer};
+    const struct qkv_array one = {.name = sums, .dtype = QKV_F32, .rank = 2, .shape = {1, columns}},
+                           two = {.name = counts, .dtype = QKV_F32, .rank = 2, .shape = {1, 1}};
+    qkv_gguf_put_text(&w, "general.type", "imatrix", 7);
+    qkv_gguf_put_tensor(&w, &one);
+    qkv_gguf_put_tensor(&w, &two);
+    qkv_gguf_begin_data(&w);
+    qkv_gguf_write_data(&w, x, columns * sizeof *x);
+    qkv_gguf_end_tensor(&w);
+    qkv_gguf_write_data(&w, &calls, sizeof calls);
+    qkv_gguf_end_tensor(&w);
+    assert_ok(ctx, qkv_gguf_commit(&w));
+    qkv_gguf_writer_free(&w);
+    free(x);
+    free(b);
+}
+
+/* The sum of square errors of the first half of the columns of a tensor of a file. */
+static double half_error(struct qkv_context *ctx, const struct qkv_model *model, const char *path, const char *ours) {
+    struct qkv_model *few;
+    double sum = 0;
+    load_or_fail(ctx, path, &few);
+    for (size_t i = 0; i < qkv_model_parameters(model); i++) {
+        const struct qkv_array *p = qkv_model_parameter(model, i), *q = qkv_model_parameter(few, i);
+        const size_t n = qkv_array_elements(p), columns = p->shape[p->rank - 1];
+        if (strcmp(p->name, ours) != 0) continue;
+        float *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y);
+        qkv_array_floats(p, x);
+        qkv_array_floats(q, y);
+        for (size_t k = 0; k < n; k++) sum += k % columns < columns / 2 ? pow((double)x[k] - (double)y[k], 2) : 0;
+        free(x);
+        free(y);
+    }
+    qkv_model_free(few);
+    assert_true(sum > 0);
+    return sum;
+}
+
+static void importance_makes_errors_of_its_columns_small(void **state) {
+    static const char ours[] = "decoder.layers.0.ffn.up.weight";
+    struct qkv_context *ctx = *state;
+    struct qkv_model *model = make_llama(ctx, 1, 256);
+    struct qkv_gguf_options o = qkv_gguf_defaults();
+    double error[3];
+    const char *const paths[] = {NULL, test_path("old.dat"), test_path("new.gguf")};
+    write_importance(ctx, "blk.0.ffn_up.weight", 256, paths[1], paths[2]);
+    o.format = "q4_K";
+    o.pure = true;
+    for (size_t i = 0; i < 3; i++) {
+        o.imatrix = paths[i];
+        free(write_model(model, &o, test_path("weighed.gguf")));
+        error[i] = half_error(ctx, model, test_path("weighed.gguf"), ours);
+    }
+    if (!(error[1] < 0.98 * error[0])) fail_msg("errors of %g without, %g with importance", error[0], error[1]);
+    assert_true(error[1] == error[2]);
+    write_importance(ctx, "blk.0.ffn_up.weight", 255, paths[1], paths[2]);
+    assert_int_equal(qkv_model_export_gguf(model, &o, test_path("no.gguf"), NULL), QKV_SHAPE);
+    write_importance(ctx, "other.weight", 256, paths[1], paths[2]);
+    assert_int_equal(qkv_model_export_gguf(model, &o, test_path("no.gguf"), NULL), QKV_ARGUMENT);
+    assert_non_null(strstr(qkv_message(ctx), "has no tensor of this model"));
+    test_write_file(paths[1], "no importance at all", 20);
+    o.imatrix = paths[1];
+    assert_int_equal(qkv_model_export_gguf(model, &o, test_path("no.gguf"), NULL), QKV_FORMAT);
+    qkv_model_free(model);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST_WITH_CONTEXT(mixes_are_those_of_llama_cpp),
+        TEST_WITH_CONTEXT(rules_and_rows_choose_types),
+        TEST_WITH_CONTEXT(importance_makes_errors_of_its_columns_small),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
