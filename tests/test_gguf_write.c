@@ -232,7 +232,7 @@ static void a_model_comes_back_from_its_file(void **state) {
 static void a_model_without_an_architecture_is_a_file_of_our_own(void **state) {
     struct qkv_model *model = make_model(
         *state, "{'format':'qkv','version':2,'vocab':300,'context':32,'d_model':16,'decoder':{'layers':2,'attention':{"
-                "'heads':2,'position':{'kind':'t5'}},'norm':{'placement':'post'}},'head':{'kind':'lm'}}");
+                "'heads':2,'position':{'kind':'buckets'}},'norm':{'placement':'post'}},'head':{'kind':'lm'}}");
     give_tokenizer(model, QKV_TOKENIZER_BPE);
     check_comes_back(model, "the file is of architecture qkv", true);
     qkv_model_free(model);

@@ -26,10 +26,10 @@ struct rows_work {
 static enum rows_fault row_fault(const struct qkv_type *type, const unsigned char *bytes, const float *x, float *back,
                                  size_t n) {
     type->to_float(back, bytes, n);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (!isfinite(x[i]) && type->kind == QKV_CLASS_BLOCKS) return FAULT_NOT_FINITE;
+    for (size_t i = 0; i < n; i++)
         if (isfinite(x[i]) && !isfinite(back[i])) return FAULT_TOO_LARGE;
-    }
     return FAULT_NONE;
 }
 
