@@ -131,8 +131,9 @@ static void expect_tensors(const struct qkv_tensors *have, const struct qkv_tens
         fail_msg("%s: %zu tensors, not %zu", path, qkv_tensors_count(have), qkv_tensors_count(want));
 }
 
-static void check_golden(const char *path) {
-    struct opened o = open_path(path);
+/* Writes the model of `from`, a GGUF file or a folder, and compares it with a file. */
+static void check_golden(const char *from, const char *path) {
+    struct opened o = open_path(from);
     struct qkv_gguf *have, *want;
     struct qkv_tensors *x, *y;
     char *notes = write_model(o.model, NULL, test_path("again.gguf"));
@@ -159,11 +160,22 @@ static void golden_files_are_written_again_as_they_were(void **state) {
         const size_t n = strlen(entry->d_name);
         snprintf(path, sizeof path, TEST_SOURCE_DIR "/tests/golden/gguf/%s", entry->d_name);
         if (n < 6 || strcmp(entry->d_name + n - 5, ".gguf") != 0) continue;
-        check_golden(path);
+        check_golden(path, path);
         count++;
     }
     closedir(folder);
     assert_true(count >= 20);
+}
+
+static void files_of_folders_are_those_of_the_gguf_package(void **state) {
+    static const char *const names[] = {"llama_11_004", "mpt_11_004"};
+    (void)state;
+    for (size_t i = 0; i < TEST_COUNT(names); i++) {
+        char folder[600], path[600];
+        snprintf(folder, sizeof folder, TEST_SOURCE_DIR "/tests/golden/hf_random/%s", names[i]);
+        snprintf(path, sizeof path, TEST_SOURCE_DIR "/tests/golden/gguf/%s.gguf", names[i]);
+        check_golden(folder, path);
+    }
 }
 
 /* ---- models of ours ---------------------------------------------------------------------------------------------- */
@@ -322,6 +334,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST_WITH_CONTEXT(keys_and_tensors_are_read_as_they_were_written),
         cmocka_unit_test(golden_files_are_written_again_as_they_were),
+        cmocka_unit_test(files_of_folders_are_those_of_the_gguf_package),
         TEST_WITH_CONTEXT(a_model_comes_back_from_its_file),
         TEST_WITH_CONTEXT(a_model_without_an_architecture_is_a_file_of_our_own),
         TEST_WITH_CONTEXT(blocks_are_copied_or_told),

@@ -88,8 +88,8 @@ struct qkv_gguf_options {
     /* The family, whose architecture the file gets; "qkv": the architecture that only qkv reads. NULL: the family that
      * the model came from, else the first that can express its spec, else "qkv". */
     const char *family;
-    /* Rules "PATTERN=TYPE" for matrices, of which the last one that matches counts. PATTERN is compared with the names of
-     * weights (qkv_model_parameter); * stands for any text, ? for any character. */
+    /* Rules "PATTERN=TYPE" for matrices, of which the last one that matches counts. PATTERN is compared with the names
+     * of weights (qkv_model_parameter); * stands for any text, ? for any character. */
     const char *const *keep;
     size_t keep_count;
     /* A file of llama.cpp with the importance of columns (imatrix), in either of its formats; NULL: none. Searches for
@@ -105,8 +105,8 @@ static inline struct qkv_gguf_options qkv_gguf_defaults(void) {
     qkv_gguf_options_init(&options, sizeof options);
     return options;
 }
-/* Checks options before any other work: the format, the rules, and whether the family is known. Fails with QKV_ARGUMENT,
- * QKV_MEMORY. */
+/* Checks options before any other work: the format, the rules, and whether the family is known. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_gguf_options_check(struct qkv_context *ctx, const struct qkv_gguf_options *options);
 /* Writes a model as a GGUF file of version 3, which qkv and llama.cpp read: keys of its architecture, its tokenizer and
  * its weights. A model that no architecture can express is written as architecture "qkv", with its spec and its

@@ -364,33 +364,6 @@ void qkv_family_strip(struct qkv_spec *spec);
 /* The text of config.json; dtype is the matrices' format, "bfloat16". Freed with free(); NULL: no memory. */
 char *qkv_family_text(struct qkv_context *ctx, const struct qkv_family_config *config, const char *dtype);
 
-struct qkv_family_arrays;
-/* A GGUF file: its short keys, and its tensors. */
-struct qkv_family_gguf_file {
-    const char *name; /* for messages */
-    const json_t *keys;
-    const struct qkv_array *(*find)(const void *user, const char *name); /* with numbers; NULL: there is none */
-    const void *user;
-};
-/* Makes the config.json of a GGUF file, for the caller to free with json_decref. Fails with QKV_FORMAT: an architecture
- * that no family has; QKV_SPEC: a key that is missing, or that the family does not read. */
-enum qkv_status qkv_family_gguf_config(struct qkv_context *ctx, const struct qkv_family_gguf_file *file,
-                                       json_t **config);
-/* The reverse (family_gguf_write.c): the keys of a GGUF file of a model, and tensors that no weight of the model is. */
-struct qkv_family_gguf_written {
-    /* of the architecture, with its name, and general.architecture: whole numbers, reals that are floats, flags, texts,
-     * lists */
-    json_t *keys;
-    struct qkv_array factors[2]; /* divisors of the frequencies of a rotation; their data are on the heap */
-    size_t factor_count;
-};
-/* Makes them for a model whose weights become the tensors `arrays`, listed with arrays->config->gguf. The keys are read
- * again, and must give the same spec, apart from the rounding of real numbers to floats. Frees with
- * qkv_family_gguf_written_free, also after a failure. Fails with QKV_SPEC where files of the architecture cannot say
- * all of the model; QKV_MEMORY. */
-enum qkv_status qkv_family_gguf_write(const struct qkv_family_arrays *arrays, struct qkv_family_gguf_written *out);
-void qkv_family_gguf_written_free(struct qkv_family_gguf_written *written);
-
 /* The tensors of all families in GGUF files (family_gguf_tensors.c), and patterns, with spaces, of those that are not
  * weights. */
 extern const struct qkv_family_tensor qkv_family_gguf_tensors[];
@@ -453,24 +426,6 @@ size_t qkv_family_array_weight(const struct qkv_family_arrays *arrays, size_t i,
 enum qkv_status qkv_family_array_make(const struct qkv_family_arrays *arrays, size_t i);
 void qkv_family_array_drop(const struct qkv_family_arrays *arrays, size_t i);
 void qkv_family_arrays_free(struct qkv_family_arrays *arrays); /* harmless on {0} */
-
-/* The rows of one tensor of such a list, each where the model has it (family_rows.c). A vector that joins weights, or
- * has another order, has a row for each number. */
-struct qkv_family_rows {
-    const struct qkv_family_arrays *arrays;
-    const struct qkv_array *array; /* the tensor */
-    size_t count, columns;
-    bool plus_one;                    /* the tensor has 1 + the numbers */
-    struct qkv_family_place *places;  /* of each row; NULL: `array` has the numbers, or they are zeros */
-    const struct qkv_weight *weights; /* of the model */
-};
-/* Begins tensor i. qkv_family_rows_free frees it, also after a failure. Fails with QKV_MEMORY. */
-enum qkv_status qkv_family_rows_begin(const struct qkv_family_arrays *arrays, size_t i, struct qkv_family_rows *rows);
-/* The numbers of row r, of the type *dtype; NULL: they are zeros. Any thread. */
-const void *qkv_family_rows_at(const struct qkv_family_rows *rows, size_t r, enum qkv_dtype *dtype);
-/* The type that the rows have, if all have the same; else QKV_F32. */
-enum qkv_dtype qkv_family_rows_dtype(const struct qkv_family_rows *rows);
-void qkv_family_rows_free(struct qkv_family_rows *rows);
 
 /* ---- for the files of this room ---- */
 /* The state while a config.json is read. */

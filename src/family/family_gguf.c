@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "family/family.h"
+#include "family/family_gguf.h"
 
 /* ---- keys of a file ---------------------------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "attention/attention.h"
-#include "family/family.h"
+#include "family/family_gguf.h"
 #include "model/spec.h"
 
 struct writing {

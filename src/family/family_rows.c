@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "family/family.h"
+#include "family/family_gguf.h"
 
 struct qkv_family_place {
     size_t weight, row; /* weight: 1 + its index in the model's list; 0: the row is zeros */

@@ -132,7 +132,9 @@ static enum qkv_status export_put_pooling(struct qkv_gguf_export *e) {
     snprintf(key, sizeof key, "%.64s.pooling_type",
              e->config.family ? e->config.family->gguf->architecture : QKV_GGUF_OWN);
     if (type) qkv_gguf_put_u32(&e->writer, key, (uint32_t)type);
-    if (!p->given || (type && !p->dense_count && !p->prompt_count)) return QKV_OK;
+    const bool all = type && p->normalize && !p->without_prompt && !p->dense_count && !p->prompt_count &&
+                     (!p->most || p->most >= (size_t)e->model->spec.context);
+    if (!p->given || all) return QKV_OK;
     return qkv_gguf_note(e->ctx, e->notes,
                          "the file does not have all of the way that the model's folder makes vectors of texts "
                          "(modules.json)");

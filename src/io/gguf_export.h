@@ -2,7 +2,7 @@
 #ifndef QKV_GGUF_EXPORT_H
 #define QKV_GGUF_EXPORT_H
 
-#include "family/family.h"
+#include "family/family_gguf.h"
 #include "io/gguf_own.h"
 #include "io/gguf_write.h"
 #include "qkv/published.h"

@@ -36,8 +36,8 @@ void qkv_gguf_put_value(struct qkv_gguf_writer *w, const struct qkv_gguf *g, con
  * QKV_ARGUMENT where GGUF files cannot have the type or so many dimensions. */
 void qkv_gguf_put_tensor(struct qkv_gguf_writer *w, const struct qkv_array *array);
 
-/* Begins the file, which has all keys and the whole table. The data follow, in the order of the table: the bytes of each
- * tensor, in any pieces, and qkv_gguf_end_tensor. */
+/* Begins the file, which has all keys and the whole table. The data follow, in the order of the table: the bytes of
+ * each tensor, in any pieces, and qkv_gguf_end_tensor. */
 enum qkv_status qkv_gguf_begin_data(struct qkv_gguf_writer *w);
 enum qkv_status qkv_gguf_write_data(struct qkv_gguf_writer *w, const void *data, size_t size);
 enum qkv_status qkv_gguf_end_tensor(struct qkv_gguf_writer *w);

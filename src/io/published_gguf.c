@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "family/family_gguf.h"
 #include "io/gguf_own.h"
 #include "io/io.h"
 #include "io/published_files.h"

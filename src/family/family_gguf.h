@@ -1,0 +1,52 @@
+/* family_gguf.h: GGUF files of families: the config.json that a file means, the keys of a file that is written, and the
+ * rows of its tensors. */
+#ifndef QKV_FAMILY_GGUF_H
+#define QKV_FAMILY_GGUF_H
+
+#include "family/family.h"
+
+/* A GGUF file: its short keys, and its tensors. */
+struct qkv_family_gguf_file {
+    const char *name; /* for messages */
+    const json_t *keys;
+    const struct qkv_array *(*find)(const void *user, const char *name); /* with numbers; NULL: there is none */
+    const void *user;
+};
+/* Makes the config.json of a GGUF file, for the caller to free with json_decref. Fails with QKV_FORMAT: an architecture
+ * that no family has; QKV_SPEC: a key that is missing, or that the family does not read. */
+enum qkv_status qkv_family_gguf_config(struct qkv_context *ctx, const struct qkv_family_gguf_file *file,
+                                       json_t **config);
+/* The reverse (family_gguf_write.c): the keys of a GGUF file of a model, and tensors that no weight of the model is. */
+struct qkv_family_gguf_written {
+    /* of the architecture, with its name, and general.architecture: whole numbers, reals that are floats, flags, texts,
+     * lists */
+    json_t *keys;
+    struct qkv_array factors[2]; /* divisors of the frequencies of a rotation; their data are on the heap */
+    size_t factor_count;
+};
+/* Makes them for a model whose weights become the tensors `arrays`, listed with arrays->config->gguf. The keys are read
+ * again, and must give the same spec, apart from the rounding of real numbers to floats. Frees with
+ * qkv_family_gguf_written_free, also after a failure. Fails with QKV_SPEC where files of the architecture cannot say
+ * all of the model; QKV_MEMORY. */
+enum qkv_status qkv_family_gguf_write(const struct qkv_family_arrays *arrays, struct qkv_family_gguf_written *out);
+void qkv_family_gguf_written_free(struct qkv_family_gguf_written *written);
+
+/* The rows of one tensor of a list (qkv_family_arrays), each where the model has it (family_rows.c). A vector that joins weights, or
+ * has another order, has a row for each number. */
+struct qkv_family_rows {
+    const struct qkv_family_arrays *arrays;
+    const struct qkv_array *array; /* the tensor */
+    size_t count, columns;
+    bool plus_one;                    /* the tensor has 1 + the numbers */
+    struct qkv_family_place *places;  /* of each row; NULL: `array` has the numbers, or they are zeros */
+    const struct qkv_weight *weights; /* of the model */
+};
+/* Begins tensor i. qkv_family_rows_free frees it, also after a failure. Fails with QKV_MEMORY. */
+enum qkv_status qkv_family_rows_begin(const struct qkv_family_arrays *arrays, size_t i, struct qkv_family_rows *rows);
+/* The numbers of row r, of the type *dtype; NULL: they are zeros. Any thread. */
+const void *qkv_family_rows_at(const struct qkv_family_rows *rows, size_t r, enum qkv_dtype *dtype);
+/* The type that the rows have, if all have the same; else QKV_F32. */
+enum qkv_dtype qkv_family_rows_dtype(const struct qkv_family_rows *rows);
+void qkv_family_rows_free(struct qkv_family_rows *rows);
+
+#endif
