@@ -1,5 +1,5 @@
 /* Types of tensors in GGUF files that the library writes: mixes, rules by name, rows that are no whole blocks, and
- * files of importance. llama.cpp is the oracle of the mixes; the errors of weights are those of the files read again. */
+ * files of importance. llama.cpp is the oracle of the mixes; errors of weights are those of the files, read again. */
 /* labels: numeric */
 #include "gguf_fixture.h"
 #include "gguf_write_fixture.h"

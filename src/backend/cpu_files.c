@@ -1,6 +1,8 @@
-/* cpu_files: steps that take matrices from files whose numbers are in another order. */
+/* cpu_files: steps that take matrices from files whose numbers are in another order, and the step that converts rows for
+ * a file. */
 #include "backend/cpu_work.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { TILE_ROWS = 256, TILE_BYTES = 128 }; /* of a tile that is transposed at a time: a few cache lines each way */
@@ -110,5 +112,39 @@ static void join_rows(void *argument, size_t begin, size_t end, int thread) {
 enum qkv_status qkv_cpu_join_blocks(struct qkv_context *ctx, const void *call) {
     const struct qkv_step_join_blocks *j = call;
     qkv_cpu_ranges(ctx, j->rows, ROWS_A_PIECE, join_rows, j);
+    return QKV_OK;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+enum { QUANTISE_PIECE = 1 << 13 }; /* numbers that a thread converts at once */
+
+static enum qkv_quantise_fault quantise_fault(const struct qkv_type *type, const unsigned char *bytes, const float *x,
+                                              float *back, size_t n) {
+    for (size_t i = 0; i < n && type->kind == QKV_CLASS_BLOCKS; i++)
+        if (!isfinite(x[i])) return QKV_QUANTISE_NOT_FINITE;
+    type->to_float(back, bytes, n);
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(x[i]) && !isfinite(back[i])) return QKV_QUANTISE_TOO_LARGE;
+    return QKV_QUANTISE_GOOD;
+}
+
+static void quantise_rows(void *argument, size_t begin, size_t end, int thread) {
+    const struct qkv_cpu_work *w = argument;
+    const struct qkv_step_quantise *q = w->step;
+    const struct qkv_type *type = qkv_types[q->dtype];
+    const size_t n = q->columns, bytes = qkv_type_span(q->dtype, n);
+    for (size_t r = begin; r < end; r++) {
+        unsigned char *out = (unsigned char *)q->out + r * bytes;
+        const float *x = q->x + r * n;
+        qkv_type_quantise(type, out, x, n, q->importance ? q->importance + (q->first + r) / q->rows_each * n : NULL);
+        const enum qkv_quantise_fault fault = quantise_fault(type, out, x, q->scratch + (size_t)thread * n, n);
+        if (fault) atomic_store(q->fault, (int)fault);
+    }
+}
+
+enum qkv_status qkv_cpu_quantise(struct qkv_context *ctx, const void *call) {
+    const struct qkv_step_quantise *q = call;
+    if (q->columns) qkv_cpu_ranges(ctx, q->rows, QUANTISE_PIECE / q->columns + 1, quantise_rows, q);
     return QKV_OK;
 }

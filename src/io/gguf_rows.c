@@ -1,73 +1,73 @@
 /* The data of a GGUF file: rows of weights, copied where their type stays, else converted, a few at a time, by all
  * threads of the context. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/gguf_export.h"
+#include "op/steps.h"
 
-enum { ROWS_BYTES = 1 << 20, ROWS_GRAIN = 1 << 13 }; /* bytes that a thread converts at once; numbers of a part */
-enum rows_fault { FAULT_NONE, FAULT_NOT_FINITE, FAULT_TOO_LARGE };
+enum { ROWS_BYTES = 1 << 20 }; /* of floats that are converted at once, for each thread */
 
-/* A piece of a tensor: rows that are converted together. */
+/* The rows of a tensor while they are written. */
 struct rows_work {
     const struct qkv_family_rows *rows;
     const struct qkv_gguf_tensor *tensor;
-    const struct qkv_type *type;
-    size_t first; /* row */
-    size_t bytes; /* of a row, converted */
+    size_t bytes;            /* of a row, converted */
+    float *floats, *scratch; /* of a piece; of a row for each thread */
     unsigned char *out;
-    float *scratch; /* 2 rows for each thread */
-    atomic_int fault;
 };
 
-/* Whether the numbers of a row can be written: blocks have no place for numbers that are not finite, and conversion
- * keeps finite numbers finite. */
-static enum rows_fault row_fault(const struct qkv_type *type, const unsigned char *bytes, const float *x, float *back,
-                                 size_t n) {
-    type->to_float(back, bytes, n);
-    for (size_t i = 0; i < n; i++)
-        if (!isfinite(x[i]) && type->kind == QKV_CLASS_BLOCKS) return FAULT_NOT_FINITE;
-    for (size_t i = 0; i < n; i++)
-        if (isfinite(x[i]) && !isfinite(back[i])) return FAULT_TOO_LARGE;
-    return FAULT_NONE;
+/* Whether a tensor's rows are in its type already. */
+static bool rows_stay(const struct rows_work *w) {
+    return !w->rows->plus_one && qkv_family_rows_dtype(w->rows) == w->tensor->array.dtype;
 }
 
-static void row_convert(struct rows_work *w, size_t r, int thread) {
-    const size_t n = w->rows->columns;
-    float *x = w->scratch + 2 * n * (size_t)thread;
-    unsigned char *out = w->out + r * w->bytes;
-    enum qkv_dtype dtype;
-    const void *from = qkv_family_rows_at(w->rows, w->first + r, &dtype);
-    if (from && qkv_types[dtype] == w->type && !w->rows->plus_one) {
-        memcpy(out, from, w->bytes);
-        return;
+static void rows_gather(const struct rows_work *w, size_t first, size_t n) {
+    const size_t columns = w->rows->columns;
+    for (size_t r = 0; r < n; r++) {
+        float *x = w->floats + r * columns;
+        enum qkv_dtype dtype;
+        const void *from = qkv_family_rows_at(w->rows, first + r, &dtype);
+        if (from)
+            qkv_to_float(x, from, dtype, columns);
+        else
+            memset(x, 0, columns * sizeof *x);
+        for (size_t i = 0; i < columns && w->rows->plus_one; i++) x[i] += 1;
     }
-    if (from)
-        qkv_to_float(x, from, dtype, n);
-    else
-        memset(x, 0, n * sizeof *x);
-    for (size_t i = 0; i < n && w->rows->plus_one; i++) x[i] += 1;
-    const size_t slice = w->tensor->slices > 1 ? (w->first + r) / (w->rows->count / w->tensor->slices) : 0;
-    qkv_type_quantise(w->type, out, x, n, w->tensor->importance ? w->tensor->importance + slice * n : NULL);
-    const enum rows_fault fault = row_fault(w->type, out, x, x + n, n);
-    if (fault) atomic_store(&w->fault, (int)fault);
 }
 
-static void rows_body(void *argument, size_t begin, size_t end, int thread) {
-    for (size_t r = begin; r < end; r++) row_convert(argument, r, thread);
-}
-
-static enum qkv_status rows_fail(struct qkv_context *ctx, const struct rows_work *w) {
-    const char *name = w->tensor->array.name;
-    if (atomic_load(&w->fault) == FAULT_NOT_FINITE)
+static enum qkv_status rows_fail(struct qkv_context *ctx, const struct rows_work *w, int fault) {
+    const char *name = w->tensor->array.name, *type = qkv_types[w->tensor->array.dtype]->name;
+    if (fault == QKV_QUANTISE_NOT_FINITE)
         return qkv_fail(ctx, QKV_NUMBER,
                         "%s holds numbers that are not finite, which %s cannot have, so nothing was written; the model "
                         "is damaged, or its training diverged",
-                        name, w->type->name);
+                        name, type);
     return qkv_fail(ctx, QKV_NUMBER,
                     "%s holds numbers that are too large for %s, so nothing was written; choose another type for it",
-                    name, w->type->name);
+                    name, type);
+}
+
+static enum qkv_status rows_convert(struct qkv_context *ctx, const struct rows_work *w, size_t first, size_t n) {
+    atomic_int fault = 0;
+    const size_t slices = w->tensor->slices;
+    rows_gather(w, first, n);
+    const enum qkv_status status =
+        QKV_STEP(ctx, quantise, .out = w->out, .x = w->floats, .dtype = w->tensor->array.dtype, .rows = n,
+                 .columns = w->rows->columns, .importance = w->tensor->importance, .first = first,
+                 .rows_each = w->rows->count / slices, .scratch = w->scratch, .fault = &fault);
+    return status || !atomic_load(&fault) ? status : rows_fail(ctx, w, atomic_load(&fault));
+}
+
+static void rows_copy(const struct rows_work *w, size_t first, size_t n) {
+    for (size_t r = 0; r < n; r++) {
+        enum qkv_dtype dtype;
+        const void *from = qkv_family_rows_at(w->rows, first + r, &dtype);
+        if (from)
+            memcpy(w->out + r * w->bytes, from, w->bytes);
+        else
+            memset(w->out + r * w->bytes, 0, w->bytes); /* zeros are f32 */
+    }
 }
 
 /* Tells who watches, and stops the work if asked to. */
@@ -81,23 +81,27 @@ static enum qkv_status rows_progress(const struct qkv_gguf_export *e) {
 
 static enum qkv_status rows_write(struct qkv_gguf_export *e, const struct qkv_family_rows *rows,
                                   const struct qkv_gguf_tensor *tensor) {
-    struct rows_work w = {.rows = rows, .tensor = tensor, .type = qkv_types[tensor->array.dtype]};
+    struct rows_work w = {.rows = rows, .tensor = tensor};
     const size_t threads = (size_t)e->ctx->threads, columns = rows->columns;
-    size_t piece;
-    enum qkv_status status = QKV_OK;
     if (!rows->count || !columns) return QKV_OK;
+    const size_t piece = qkv_min(rows->count, threads * (ROWS_BYTES / (columns * sizeof(float)) + 1));
+    const bool stay = rows_stay(&w);
     w.bytes = qkv_type_span(tensor->array.dtype, columns);
-    piece = qkv_min(rows->count, qkv_max(threads * (ROWS_BYTES / (columns * sizeof(float)) + 1), 1));
     w.out = qkv_allocate(e->ctx, piece, w.bytes);
-    w.scratch = qkv_allocate(e->ctx, 2 * threads * columns, sizeof *w.scratch);
-    if (!w.out || !w.scratch) status = QKV_MEMORY;
-    for (size_t n; w.first < rows->count && !status; w.first += n) {
-        n = qkv_min(piece, rows->count - w.first);
-        qkv_parallel_range(e->ctx, n, qkv_max(ROWS_GRAIN / columns, 1), rows_body, &w);
-        status = atomic_load(&w.fault) ? rows_fail(e->ctx, &w) : qkv_gguf_write_data(&e->writer, w.out, n * w.bytes);
+    w.floats = qkv_allocate(e->ctx, piece * columns, sizeof *w.floats);
+    w.scratch = qkv_allocate(e->ctx, threads * columns, sizeof *w.scratch);
+    enum qkv_status status = w.out && w.floats && w.scratch ? QKV_OK : QKV_MEMORY;
+    for (size_t first = 0, n; first < rows->count && !status; first += n) {
+        n = qkv_min(piece, rows->count - first);
+        if (stay)
+            rows_copy(&w, first, n);
+        else
+            status = rows_convert(e->ctx, &w, first, n);
+        if (!status) status = qkv_gguf_write_data(&e->writer, w.out, n * w.bytes);
         if (!status) status = rows_progress(e);
     }
     free(w.out);
+    free(w.floats);
     free(w.scratch);
     return status;
 }

@@ -1,5 +1,5 @@
-/* The kinds of tokenizers of GGUF files, written: the keys of each kind, with what gguf_tokenizer_write.c has put into the
- * lists of tokens. */
+/* The kinds of tokenizers of GGUF files, written: the keys of each kind, with what gguf_tokenizer_write.c has put into
+ * the lists of tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,6 @@ bool qkv_link_is(const json_t *link, const char *type) {
     return have && !strcmp(have, type);
 }
 
-/* The i-th link of a step that may be one link, or a Sequence of them under the key `list`; NULL: there is none. */
 const json_t *qkv_link_at(const json_t *step, const char *list, size_t i) {
     if (!step || json_is_null(step)) return NULL;
     if (qkv_link_is(step, "Sequence")) return json_array_get(json_object_get(step, list), i);

@@ -47,7 +47,8 @@
     X(clear_rows)                                                                                                      \
     X(candidates)                                                                                                      \
     X(repack)                                                                                                          \
-    X(join_blocks)
+    X(join_blocks)                                                                                                     \
+    X(quantise)
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
@@ -376,6 +377,23 @@ struct qkv_step_join_blocks {
     const unsigned char *numbers, *exponents; /* of the host: (…, 16·blocks) and (…, blocks) */
     const size_t *places;                     /* of the host: as in repack */
     size_t rows, blocks;                      /* blocks: of a row */
+};
+
+/* Converts (rows, columns) floats to a type, row by row, with qkv_type_quantise, for a file. All of it is of the host. */
+struct qkv_step_quantise {
+    void *out;
+    const float *x;
+    enum qkv_dtype dtype;
+    size_t rows, columns;    /* columns: whole blocks */
+    const float *importance; /* (slices, columns): row r has the list (first + r) / rows_each; NULL: none */
+    size_t first, rows_each;
+    float *scratch;    /* (threads, columns) */
+    atomic_int *fault; /* becomes one of these where a row cannot be converted */
+};
+enum qkv_quantise_fault {
+    QKV_QUANTISE_GOOD,
+    QKV_QUANTISE_NOT_FINITE, /* a number that is not finite, and a type of blocks, which have no place for it */
+    QKV_QUANTISE_TOO_LARGE   /* a finite number would become infinite */
 };
 
 #define QKV_STEP_NUMBER(name) QKV_STEP_##name,
