@@ -51,15 +51,16 @@ static bool export_writes_file(const void *values) {
 
 /* Checks the number format before the model is read. */
 static int export_check_format(const struct arguments *a) {
-    char names[160];
+    char names[160], near[48] = "";
     const char *closest;
     if (!a->dtype && !export_to(a, "gguf"))
         return cli_usage("export: name a number format: --dtype NAME (%s)",
                          cli_choices_text(&options[0], names, sizeof names));
     if (export_to(a, "gguf") || cli_choices_have(&options[0], a->dtype, &closest)) return CLI_DONE;
-    return cli_usage("--dtype is \"%s\"; it must be %s%s (\"%s help export\" explains it)", a->dtype,
-                     cli_choices_text(&options[0], names, sizeof names), ", and with --to gguf any type of weights",
-                     cli_program);
+    if (closest) snprintf(near, sizeof near, "; did you mean %s?", closest);
+    return cli_usage("--dtype is \"%s\"; it must be %s, or with --to gguf any type of weights%s (\"%s help export\" "
+                     "explains it)",
+                     a->dtype, cli_choices_text(&options[0], names, sizeof names), near, cli_program);
 }
 
 static int export_write(struct qkv_context *ctx, const struct arguments *a, struct qkv_model *model) {

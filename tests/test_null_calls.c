@@ -38,6 +38,7 @@ static struct {
     struct qkv_module_cache *module_cache;
     struct qkv_example *example;
     struct qkv_opening *opening;
+    struct qkv_gguf_notes *gguf_notes;
 } given;
 static enum qkv_status given_status;
 static _Alignas(64) char given_room[ROOMS][1 << 16]; /* zeros; one for each parameter */

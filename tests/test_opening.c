@@ -69,6 +69,16 @@ static void check_place(struct qkv_context *ctx, const char *path, const char *s
     qkv_model_free(loaded);
 }
 
+/* Writes the model of a folder as a GGUF file of architecture qkv. */
+static void write_own(struct qkv_context *ctx, const char *folder, const char *path) {
+    struct qkv_model *model;
+    struct qkv_gguf_options options = qkv_gguf_defaults();
+    options.family = "qkv";
+    assert_ok(ctx, qkv_model_load(ctx, folder, &model));
+    assert_ok(ctx, qkv_model_export_gguf(model, &options, path, NULL));
+    qkv_model_free(model);
+}
+
 static void models_are_opened_from_every_kind_of_place(void **state) {
     (void)state;
     struct qkv_context *ctx = begin();
@@ -80,11 +90,14 @@ static void models_are_opened_from_every_kind_of_place(void **state) {
     check_place(ctx, TEST_SOURCE_DIR "/tests/golden/hf/gpt2", "published");
     check_place(ctx, TEST_SOURCE_DIR "/tests/golden/hf/llama_sharded", "published");
     check_place(ctx, TEST_SOURCE_DIR "/tests/golden/gguf/llama_11_004.gguf", "gguf");
+    snprintf(other, sizeof other, "%s.gguf", folder);
+    write_own(ctx, folder, other);
+    check_place(ctx, other, "gguf of qkv");
     snprintf(other, sizeof other, "%s/model.safetensors", folder);
     check_place(ctx, other, "file");
     check_place(ctx, TEST_SOURCE_DIR "/tests/runs/labeled/checkpoint.safetensors", "checkpoint");
     while (qkv_source_at(sources, &name, &help)) sources += *name && *help;
-    assert_int_equal(sources, 5);
+    assert_int_equal(sources, 6);
     qkv_context_free(ctx);
 }
 

@@ -100,6 +100,14 @@ static enum qkv_status call_qkv_module_create(void *options) {
     return status;
 }
 
+static enum qkv_status call_qkv_model_export_gguf(void *options) {
+    return qkv_model_export_gguf(model, options, test_path("model.gguf"), NULL);
+}
+
+static enum qkv_status call_qkv_gguf_options_check(void *options) {
+    return qkv_gguf_options_check(ctx, options);
+}
+
 static enum qkv_status call_qkv_output_check(void *options) {
     return qkv_output_check(ctx, test_path("new"), options);
 }

@@ -1,5 +1,5 @@
-/* cpu_files: steps that take matrices from files whose numbers are in another order, and the step that converts rows for
- * a file. */
+/* cpu_files: steps that take matrices from files whose numbers are in another order, and the step that converts rows
+ * for a file. */
 #include "backend/cpu_work.h"
 
 #include <math.h>

@@ -31,8 +31,8 @@ struct qkv_family_gguf_written {
 enum qkv_status qkv_family_gguf_write(const struct qkv_family_arrays *arrays, struct qkv_family_gguf_written *out);
 void qkv_family_gguf_written_free(struct qkv_family_gguf_written *written);
 
-/* The rows of one tensor of a list (qkv_family_arrays), each where the model has it (family_rows.c). A vector that joins
- * weights, or has another order, has a row for each number. */
+/* The rows of one tensor of a list (qkv_family_arrays), each where the model has it (family_rows.c). A vector that
+ * joins weights, or has another order, has a row for each number. */
 struct qkv_family_rows {
     const struct qkv_family_arrays *arrays;
     const struct qkv_array *array; /* the tensor */

@@ -219,8 +219,8 @@ enum qkv_status qkv_gguf_options_check(struct qkv_context *ctx, const struct qkv
 
 enum qkv_status qkv_model_export_gguf(struct qkv_model *m, const struct qkv_gguf_options *options, const char *path,
                                       struct qkv_gguf_notes **notes) {
-    if (notes) *notes = NULL;
     QKV_CALL(m ? m->ctx : NULL);
+    if (notes) *notes = NULL;
     QKV_NEED(qkv_call, m);
     QKV_NEED(qkv_call, path);
     struct qkv_gguf_options all;

@@ -116,6 +116,7 @@ void qkv_opening_free(struct qkv_opening *o) {
     if (!o) return;
     qkv_model_free(o->model);
     if (o->state) o->source->close(o);
+    qkv_gguf_free(o->keys);
     qkv_model_place_free(&o->place);
     qkv_file_list_free(&o->files);
     qkv_spec_free(o->spec);

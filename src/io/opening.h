@@ -33,8 +33,8 @@ struct qkv_source {
 /* X(name): the rows, in the order in which they are asked. Another place that models are read from is a file and a
  * line here. */
 #define QKV_SOURCE_LIST(X)                                                                                             \
-    X(gguf_own)                                                                                                        \
     X(gguf)                                                                                                            \
+    X(gguf_own)                                                                                                        \
     X(published)                                                                                                       \
     X(checkpoint)                                                                                                      \
     X(file)                                                                                                            \
@@ -51,6 +51,7 @@ struct qkv_opening {
     struct qkv_file_list files; /* the texts that were read */
     const struct qkv_source *source;
     struct qkv_spec *spec;      /* NULL once the model has a copy */
+    struct qkv_gguf *keys;      /* of a GGUF file of our own; NULL: none */
     void *state;                /* of the source: open files; NULL once the model owns them */
     struct qkv_model_file file; /* the same, as the model reads weights from it */
     struct qkv_model *model;    /* planned; NULL once it is filled */

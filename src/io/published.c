@@ -185,7 +185,7 @@ enum qkv_status qkv_published_open(struct qkv_context *ctx, const char *folder, 
     enum qkv_status status = !p || !p->folder ? QKV_MEMORY
                              : mine           ? qkv_published_open_gguf(p, spec)
                                               : open_config(p, weights, &mine, spec);
-    if (status || !mine)
+    if (status || !mine || p->own)
         qkv_published_close(p);
     else
         *out = p;

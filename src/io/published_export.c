@@ -68,6 +68,21 @@ bool qkv_folder_has_weights(const char *folder) {
     return there;
 }
 
+/* The spec of a GGUF file of architecture qkv. */
+static enum qkv_status folder_spec_own(struct qkv_context *ctx, const char *path, const char *const *settings,
+                                       size_t setting_count, struct qkv_spec *spec) {
+    struct qkv_gguf *keys;
+    struct qkv_tensors *tensors;
+    bool mine;
+    enum qkv_status status = qkv_gguf_own_open(ctx, path, &keys, &tensors, &mine);
+    if (!status)
+        status = mine ? qkv_gguf_own_spec(keys, settings, setting_count, spec)
+                      : qkv_fail(ctx, QKV_FILE, "%s has changed while it was read", path);
+    qkv_gguf_free(keys);
+    qkv_tensors_close(tensors);
+    return status;
+}
+
 enum qkv_status qkv_folder_spec(struct qkv_context *ctx, const char *folder, const char *const *settings,
                                 size_t setting_count, struct qkv_spec *spec) {
     QKV_CALL(ctx);
@@ -81,20 +96,11 @@ enum qkv_status qkv_folder_spec(struct qkv_context *ctx, const char *folder, con
     *spec = (struct qkv_spec){0};
     enum qkv_status status = qkv_model_place(ctx, folder, &place);
     if (status) return status;
-    struct qkv_gguf *keys;
-    struct qkv_tensors *tensors;
-    bool mine;
-    status = qkv_gguf_own_open(ctx, place.folder, &keys, &tensors, &mine);
-    if (mine) status = qkv_gguf_own_spec(keys, settings, setting_count, spec);
-    qkv_gguf_free(keys);
-    qkv_tensors_close(tensors);
-    if (status || mine) {
-        qkv_model_place_free(&place);
-        return status;
-    }
     path = qkv_join_path(ctx, place.folder, QKV_CONFIG_FILE);
     status = path ? qkv_published_open(ctx, place.folder, false, &published, spec) : QKV_MEMORY;
-    if (!status && !published) status = qkv_spec_read(ctx, spec, path, settings, setting_count);
+    if (!status && !published)
+        status = qkv_gguf_is(place.folder) ? folder_spec_own(ctx, place.folder, settings, setting_count, spec)
+                                           : qkv_spec_read(ctx, spec, path, settings, setting_count);
     if (!status && published && setting_count) {
         status = qkv_spec_print(ctx, spec, &json);
         qkv_spec_free(spec);

@@ -28,6 +28,7 @@ struct qkv_published {
     struct qkv_published_part *files;
     size_t count, capacity;
     struct qkv_family_config config;
+    bool own;                            /* a GGUF file of architecture qkv, which is no model of a family */
     json_t *keys;                        /* the short keys of GGUF files; NULL: the files are not GGUF */
     struct qkv_gguf *gguf;               /* all keys, until the tokenizer is read */
     struct qkv_published_entry *entries; /* sorted by name */

@@ -92,6 +92,8 @@ static const struct qkv_array *find_tensor(const void *published, const char *na
 enum qkv_status qkv_published_open_gguf(struct qkv_published *p, struct qkv_spec *spec) {
     json_t *root = NULL;
     enum qkv_status status = open_parts(p, &p->gguf);
+    p->own = !status && qkv_gguf_is_own(p->gguf);
+    if (p->own) return QKV_OK;
     if (!status) status = qkv_gguf_json(p->gguf, &p->keys);
     if (!status) {
         const struct qkv_family_gguf_file file = {.name = p->folder, .keys = p->keys, .find = find_tensor, .user = p};

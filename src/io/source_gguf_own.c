@@ -51,14 +51,10 @@ enum qkv_status qkv_gguf_own_open(struct qkv_context *ctx, const char *path, str
 /* ---- the source -------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status own_find(struct qkv_opening *o, bool *mine) {
-    struct qkv_gguf *keys;
     struct qkv_tensors *tensors;
-    enum qkv_status status = qkv_gguf_own_open(o->ctx, o->place.folder, &keys, &tensors, mine);
-    if (status || !*mine) return status;
-    status = qkv_gguf_own_spec(keys, NULL, 0, o->spec);
-    qkv_gguf_free(keys);
+    const enum qkv_status status = qkv_gguf_own_open(o->ctx, o->place.folder, &o->keys, &tensors, mine);
     o->state = tensors;
-    return status;
+    return status || !*mine ? status : qkv_gguf_own_spec(o->keys, NULL, 0, o->spec);
 }
 
 static enum qkv_status own_check(struct qkv_opening *o) {
@@ -99,7 +95,8 @@ static enum qkv_status own_tokenizers(struct qkv_opening *o, const struct qkv_gg
     return status ? status : qkv_model_set_source_tokenizer(m, t);
 }
 
-static enum qkv_status own_texts_of(struct qkv_opening *o, const struct qkv_gguf *g) {
+static enum qkv_status own_read_texts(struct qkv_opening *o) {
+    const struct qkv_gguf *g = o->keys;
     struct qkv_model *m = o->model;
     const struct qkv_gguf_value *pooling = qkv_gguf_find(g, QKV_GGUF_OWN ".pooling_type");
     const double type =
@@ -111,16 +108,6 @@ static enum qkv_status own_texts_of(struct qkv_opening *o, const struct qkv_gguf
         status = qkv_generation_parse(o->ctx, g->path, generation, size, &m->spec, &m->generation);
     if (!status) qkv_gguf_set_pooling(&m->pooling, (int)type);
     return status ? status : own_labels(m, g);
-}
-
-static enum qkv_status own_read_texts(struct qkv_opening *o) {
-    struct qkv_gguf *keys;
-    struct qkv_tensors *tensors;
-    enum qkv_status status = qkv_gguf_open(o->ctx, o->place.folder, &keys, &tensors);
-    if (!status) status = own_texts_of(o, keys);
-    qkv_gguf_free(keys);
-    qkv_tensors_close(tensors);
-    return status;
 }
 
 const struct qkv_source qkv_source_gguf_own = {.name = "gguf of qkv",

@@ -379,7 +379,7 @@ struct qkv_step_join_blocks {
     size_t rows, blocks;                      /* blocks: of a row */
 };
 
-/* Converts (rows, columns) floats to a type, row by row, with qkv_type_quantise, for a file. All of it is of the host. */
+/* Converts (rows, columns) floats to a type, row by row, with qkv_type_quantise, for a file. All is host memory. */
 struct qkv_step_quantise {
     void *out;
     const float *x;

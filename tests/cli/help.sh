@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The command line: help, version, wrong words, closed pipes, full disks.
 . "$(dirname "$0")/common.sh"
-commands="train new generate translate classify fill embed eval info attend report inspect compare forward tokenize export bench doctor"
+commands="train new generate translate classify fill embed eval info attend report inspect compare forward tokenize export quantize bench doctor"
 
 try 0 "$QKV" help
 cp out overview

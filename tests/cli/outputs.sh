@@ -22,6 +22,7 @@ line_of() { # line_of COMMAND INPUT
     tokenize) [ "$input" = --train ] || echo "--train text.txt" ;;
     bench) echo "--filter recipe" ;;
     export) echo "model --dtype bf16" ;;
+    quantize) echo "model --to f16" ;;
     translate | classify | embed | report) echo "model" ;;
     esac
 }
@@ -52,6 +53,7 @@ for command in $commands; do
     inputs= outputs= folders= force=
     while read -r option argument; do
         case "$option $argument" in
+        "--out FILE") outputs="$outputs $option" ;;
         "--out "* | "--tensorboard "*) folders="$folders $option" ;;
         "--output FOLDER") ;; # another name of --out
         "--output FILE" | "--json FILE" | "--csv FILE") outputs="$outputs $option" ;;
