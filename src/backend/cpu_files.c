@@ -123,7 +123,7 @@ static enum qkv_quantise_fault quantise_fault(const struct qkv_type *type, const
                                               float *back, size_t n) {
     for (size_t i = 0; i < n && type->kind == QKV_CLASS_BLOCKS; i++)
         if (!isfinite(x[i])) return QKV_QUANTISE_NOT_FINITE;
-    type->to_float(back, bytes, n);
+    qkv_type_floats(type, back, bytes, n);
     for (size_t i = 0; i < n; i++)
         if (isfinite(x[i]) && !isfinite(back[i])) return QKV_QUANTISE_TOO_LARGE;
     return QKV_QUANTISE_GOOD;

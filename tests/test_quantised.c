@@ -1,0 +1,124 @@
+/* Quantised models: scores have the same bits in a pass, in a batch, decoded token by token or in pieces, at any number
+ * of threads and on every kernel table; a pass that keeps gradients multiplies the same numbers as fp32. */
+/* labels: numeric */
+#include "search_fixture.h"
+
+#include "model/model.h"
+
+enum { LENGTH = 40, ROWS = 3, V = 61 };
+
+static const char *const specs[] = {
+    /* rows of 256 numbers, and of 512 */
+    "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 61, \"d_model\": 256, \"context\": 40, \"norm\": \"rms\", "
+    "\"decoder\": {\"layers\": 2, \"attention\": {\"heads\": 4, \"kv_heads\": 2}, "
+    "\"ffn\": {\"kind\": \"swiglu\", \"width\": 512}}}",
+    /* experts, and biases */
+    "{\"format\": \"qkv\", \"version\": 1, \"vocab\": 61, \"d_model\": 256, \"context\": 40, \"bias\": true, "
+    "\"decoder\": {\"layers\": 1, \"attention\": {\"heads\": 4}, "
+    "\"ffn\": {\"kind\": \"gelu\", \"width\": 256, \"experts\": {\"count\": 4, \"active\": 2}}}}"};
+
+static const char *const mixes[] = {"Q8_0", "Q4_0", "q5_1", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "iq4_xs"};
+
+static struct qkv_context *open_context(const char *isa, int threads) {
+    struct qkv_context *ctx;
+    assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .threads = threads, .isa = isa)),
+                     QKV_OK);
+    return ctx;
+}
+
+/* Scores of all positions of the first `rows` sequences. */
+static float *pass_scores(struct qkv_context *ctx, struct qkv_model *m, const int32_t *ids, size_t rows,
+                          bool backward) {
+    const size_t count = rows * LENGTH * V;
+    struct qkv_pass *pass;
+    struct qkv_pass_options o = {.size = sizeof o, .B = rows, .T = LENGTH, .logits = true, .train = backward};
+    const struct qkv_batch b = {.B = rows, .T = LENGTH, .ids = ids, .targets = backward ? ids : NULL};
+    float *out = malloc(count * sizeof *out);
+    assert_ok(ctx, qkv_pass_create(m, &o, &pass));
+    assert_ok(ctx, qkv_pass_forward(pass, &b));
+    memcpy(out, qkv_pass_output(pass).data, count * sizeof *out);
+    qkv_pass_free(pass);
+    return out;
+}
+
+/* A session whose prompt comes in pieces, then token by token. */
+static void check_session(struct qkv_context *ctx, struct qkv_model *m, const int32_t *ids, size_t piece,
+                          const float *expected) {
+    struct qkv_session *s;
+    assert_ok(ctx, qkv_session_create(m, NULL, &s));
+    for (size_t at = 0, n; at < LENGTH; at += n) {
+        n = at + piece <= LENGTH / 2 ? piece : 1;
+        assert_ok(ctx, qkv_session_append(s, ids + at, n));
+        if (memcmp(qkv_session_logits(s), expected + (at + n - 1) * V, V * sizeof(float)))
+            fail_msg("pieces of %zu on %s: other scores after %zu tokens", piece, qkv_context_isa(ctx), at + n);
+    }
+    qkv_session_free(s);
+}
+
+static void check_table(const char *path, const char *isa, int threads, const int32_t *ids, const float *expected) {
+    struct qkv_context *ctx = open_context(isa, threads);
+    struct qkv_model *m;
+    assert_ok(ctx, qkv_model_load(ctx, path, &m));
+    float *all = pass_scores(ctx, m, ids, ROWS, false), *one = pass_scores(ctx, m, ids + LENGTH, 1, false);
+    if (memcmp(all, expected, ROWS * LENGTH * V * sizeof *all)) fail_msg("%s: other scores in a batch", isa);
+    if (memcmp(one, expected + LENGTH * V, LENGTH * V * sizeof *one)) fail_msg("%s: other scores alone", isa);
+    check_session(ctx, m, ids, threads == 1 ? 1 : 17, expected);
+    free(all), free(one);
+    qkv_model_free(m);
+    qkv_context_free(ctx);
+}
+
+/* The scores of fp32 products with the same numbers, of a pass that goes backward, are near, and are other bits. */
+static void check_gradients(const char *path, const int32_t *ids, const float *expected) {
+    struct qkv_context *ctx = open_context(NULL, 2);
+    struct qkv_model *m;
+    double apart = 0, size = 0;
+    assert_ok(ctx, qkv_model_load(ctx, path, &m));
+    float *plain = pass_scores(ctx, m, ids, 1, true);
+    for (size_t i = 0; i < (size_t)LENGTH * V; i++) {
+        apart += pow((double)plain[i] - (double)expected[i], 2);
+        size += pow((double)plain[i], 2);
+    }
+    if (!(apart > 0) || sqrt(apart / size) > 0.03)
+        fail_msg("%s: products of integers are %g of the scores apart", path, sqrt(apart / size));
+    free(plain);
+    qkv_model_free(m);
+    qkv_context_free(ctx);
+}
+
+static void check_mix(const char *spec, const char *mix, size_t turn) {
+    struct qkv_context *ctx = open_context(NULL, 2);
+    struct qkv_model *m = fixture_model(ctx, spec, NULL, 0, 11 + turn, 0.05);
+    struct qkv_gguf_options o = qkv_gguf_defaults();
+    struct qkv_random r = test_random(60 + turn);
+    int32_t ids[ROWS * LENGTH];
+    char path[600];
+    const char *isa;
+    fixture_ids(&r, ids, ROWS * LENGTH, V);
+    snprintf(path, sizeof path, "%s/%s.gguf", test_folder(), mix);
+    o.format = mix;
+    assert_ok(ctx, qkv_model_export_gguf(m, &o, path, NULL));
+    qkv_model_free(m);
+    assert_ok(ctx, qkv_model_load(ctx, path, &m));
+    assert_non_null(qkv_weights_stored(&m->weights));
+    float *expected = pass_scores(ctx, m, ids, ROWS, false);
+    check_session(ctx, m, ids, LENGTH / 2, expected);
+    for (size_t t = 0; (isa = qkv_isa_at(t)); t++)
+        if (!t || turn % 3 == t % 3) check_table(path, isa, turn % 2 ? 3 : 1, ids, expected);
+    check_table(path, NULL, 4, ids, expected);
+    check_gradients(path, ids, expected);
+    free(expected);
+    qkv_model_free(m);
+    qkv_context_free(ctx);
+}
+
+static void quantised_models_have_the_same_bits_everywhere(void **state) {
+    (void)state;
+    for (size_t i = 0; i < TEST_COUNT(mixes); i++) check_mix(specs[i % 2], mixes[i], i);
+}
+
+int main(void) {
+    test_seed();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(quantised_models_have_the_same_bits_everywhere)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
