@@ -166,7 +166,7 @@ const struct cli_command *cli_export(void) {
         .writes = files,
         .replaces = true,
         .writes_file = export_writes_file,
-        .summary = "write a model in f16 or bf16, as a Hugging Face folder, or as a GGUF file",
+        .summary = "write a model in f16 or bf16, as a Hugging Face folder, or as GGUF",
         .usage = "RUN --dtype bf16 --out FOLDER [--force]\n"
                  "RUN --to huggingface [--family TYPE] --dtype bf16 --out FOLDER [--force]\n"
                  "RUN --to gguf [--family TYPE] [--dtype f16] --out FILE.gguf [--force]",

@@ -89,6 +89,19 @@ bool qkv_gguf_text(const struct qkv_gguf *g, const struct qkv_gguf_value *value,
     return true;
 }
 
+const char *qkv_gguf_one_text(const struct qkv_gguf *g, const char *key, size_t *size) {
+    const struct qkv_gguf_value *value = qkv_gguf_find(g, key);
+    const char *text = NULL;
+    size_t at = 0;
+    return value && !value->array && qkv_gguf_text(g, value, &at, &text, size) ? text : NULL;
+}
+
+bool qkv_gguf_is_own(const struct qkv_gguf *g) {
+    size_t size;
+    const char *text = qkv_gguf_one_text(g, "general.architecture", &size);
+    return text && size == strlen(QKV_GGUF_OWN) && !memcmp(text, QKV_GGUF_OWN, size);
+}
+
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 /* A whole number of 64 bits that JSON cannot have becomes a real. */

@@ -59,6 +59,11 @@ double qkv_gguf_number(const struct qkv_gguf *g, const struct qkv_gguf_value *va
  * after the last one. */
 bool qkv_gguf_text(const struct qkv_gguf *g, const struct qkv_gguf_value *value, size_t *at, const char **text,
                    size_t *size);
+/* The text of a key whose value is one; NULL: the file has none. Not zero-terminated. */
+const char *qkv_gguf_one_text(const struct qkv_gguf *g, const char *key, size_t *size);
+/* Whether the architecture is QKV_GGUF_OWN, so that only qkv reads the file (source_gguf_own.c). */
+#define QKV_GGUF_OWN "qkv"
+bool qkv_gguf_is_own(const struct qkv_gguf *g);
 /* The keys with values of at most QKV_GGUF_SHORT elements as an object, for the caller to free with json_decref. A
  * float of 32 bits becomes the number with the fewest digits that rounds to it. Fails with QKV_MEMORY, or with
  * QKV_FORMAT at a number that is not finite. */

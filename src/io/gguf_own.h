@@ -5,13 +5,11 @@
 #include "io/gguf.h"
 #include "model/model.h"
 
-#define QKV_GGUF_OWN        "qkv" /* general.architecture */
 #define QKV_GGUF_SPEC       "qkv.spec"
 #define QKV_GGUF_SOURCE     "qkv.source_tokenizer"
 #define QKV_GGUF_LABELS     "qkv.labels"
 #define QKV_GGUF_GENERATION "qkv.generation"
 
-bool qkv_gguf_is_own(const struct qkv_gguf *g);
 /* Opens a path that may name such a file. *mine false: it does not, and nothing is open. */
 enum qkv_status qkv_gguf_own_open(struct qkv_context *ctx, const char *path, struct qkv_gguf **keys,
                                   struct qkv_tensors **tensors, bool *mine);

@@ -10,24 +10,10 @@
 #include "io/safetensors.h"
 #include "text/text.h"
 
-/* The text of a key; NULL: the file has none. */
-static const char *own_text(const struct qkv_gguf *g, const char *key, size_t *size) {
-    const struct qkv_gguf_value *value = qkv_gguf_find(g, key);
-    const char *text = NULL;
-    size_t at = 0;
-    return value && !value->array && qkv_gguf_text(g, value, &at, &text, size) ? text : NULL;
-}
-
-bool qkv_gguf_is_own(const struct qkv_gguf *g) {
-    size_t size;
-    const char *text = own_text(g, "general.architecture", &size);
-    return text && size == strlen(QKV_GGUF_OWN) && !memcmp(text, QKV_GGUF_OWN, size);
-}
-
 enum qkv_status qkv_gguf_own_spec(const struct qkv_gguf *g, const char *const *settings, size_t setting_count,
                                   struct qkv_spec *spec) {
     size_t size;
-    const char *text = own_text(g, QKV_GGUF_SPEC, &size);
+    const char *text = qkv_gguf_one_text(g, QKV_GGUF_SPEC, &size);
     if (!text) return qkv_fail(g->ctx, QKV_FORMAT, "%s has no text " QKV_GGUF_SPEC, g->path);
     return qkv_spec_parse(g->ctx, spec, g->path, text, size, settings, setting_count);
 }
@@ -80,7 +66,7 @@ static enum qkv_status own_tokenizers(struct qkv_opening *o, const struct qkv_gg
     struct qkv_model *m = o->model;
     struct qkv_tokenizer *t;
     size_t size;
-    const char *source = own_text(g, QKV_GGUF_SOURCE, &size);
+    const char *source = qkv_gguf_one_text(g, QKV_GGUF_SOURCE, &size);
     enum qkv_status status = QKV_OK;
     if (qkv_gguf_find(g, QKV_GGUF_TOKENIZER) || qkv_gguf_find(g, "tokenizer.ggml.tokens")) {
         status = qkv_gguf_tokenizer(g, &t);
@@ -102,7 +88,7 @@ static enum qkv_status own_read_texts(struct qkv_opening *o) {
     const double type =
         pooling && !pooling->array && pooling->type == QKV_GGUF_U32 ? qkv_gguf_number(g, pooling, 0) : 0;
     size_t size;
-    const char *generation = own_text(g, QKV_GGUF_GENERATION, &size);
+    const char *generation = qkv_gguf_one_text(g, QKV_GGUF_GENERATION, &size);
     enum qkv_status status = own_tokenizers(o, g);
     if (!status && generation)
         status = qkv_generation_parse(o->ctx, g->path, generation, size, &m->spec, &m->generation);
