@@ -130,8 +130,7 @@ const struct cli_command *cli_quantize(void) {
             "The file is written row by row, and replaces an older one, with --force, only when it is complete. An "
             "interrupted command leaves nothing behind.",
         .examples = "qkv quantize run/ --to Q8_0 --out run-q8.gguf\n"
-                    "qkv quantize llama/ --to Q4_K_M --keep '*ffn.down*=q8_0' --out llama-q4.gguf\n"
-                    "qkv generate llama-q4.gguf --prompt \"Once\"",
+                    "qkv quantize llama/ --to Q4_K_M --keep '*ffn.down*=q8_0' --out llama-q4.gguf",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
         .defaults = &defaults,
