@@ -51,28 +51,43 @@ static void family_name(const struct qkv_family *family, char name[64]) {
     snprintf(name, 64, "%.*s", (int)strcspn(family->type, ","), family->type);
 }
 
+/* Why no architecture can express a model that no family with one has been found for. */
+static void export_reason(struct qkv_gguf_export *e, char *why, size_t size) {
+    struct qkv_family_config config = {0};
+    char name[64];
+    if (qkv_family_write(e->ctx, NULL, NULL, &e->model->spec, &config)) {
+        snprintf(why, size, "%s", qkv_message(e->ctx));
+        qkv_forgive(e->ctx);
+        return;
+    }
+    family_name(config.family, name);
+    snprintf(why, size, "GGUF files have no architecture for all that models of type %s have", name);
+    qkv_family_config_free(&config);
+}
+
 /* Tries all families that GGUF files have, the model's own one first. *found: whether one can express the model. Else
  * the note says why the first one cannot. */
 static enum qkv_status export_find(struct qkv_gguf_export *e, bool *found) {
     const struct qkv_family_config *own = e->model->origin.family;
-    char why[400] = "no architecture has these stacks", name[64];
+    char why[800], name[64];
     bool told = false;
     *found = false;
     for (size_t i = 0; i == 0 || qkv_families[i - 1]; i++) {
         const struct qkv_family *family = i ? qkv_families[i - 1] : own ? own->family : NULL;
-        if (!family || (i && own && family == own->family) || (!i && !family->gguf) || (i && !family->gguf)) continue;
+        if (!family || !family->gguf || (i && own && family == own->family)) continue;
         family_name(family, name);
         const enum qkv_status status = export_try(e, i ? name : family->type);
         *found = !status;
         if (!status) return QKV_OK;
         if (status != QKV_SPEC && status != QKV_FORMAT && status != QKV_ARGUMENT) return status;
-        if (!told) snprintf(why, sizeof why, "%s", qkv_message(e->ctx));
+        if (!i) snprintf(why, sizeof why, "%s", qkv_message(e->ctx));
         told = told || !i;
         qkv_forgive(e->ctx);
     }
+    if (!told) export_reason(e, why, sizeof why);
     return qkv_gguf_note(e->ctx, e->notes,
-                         "the file is of architecture " QKV_GGUF_OWN ", which qkv reads and llama.cpp does not%s%s",
-                         told ? ": " : "", told ? why : "");
+                         "the file is of architecture " QKV_GGUF_OWN ", which qkv reads and llama.cpp does not: %s",
+                         why);
 }
 
 static enum qkv_status export_own(struct qkv_gguf_export *e) {
