@@ -241,6 +241,91 @@ static void a_model_comes_back_from_its_file(void **state) {
     qkv_model_free(model);
 }
 
+/* A tokenizer.json of each kind of tokenizers in GGUF files, apart from byte-level BPE, with ' for ". */
+#define SPECIAL(id, text)                                                                                              \
+    "{'id':" #id ",'content':'" text "','single_word':false,'lstrip':false,'rstrip':false,"                            \
+    "'normalized':false,'special':true}"
+#define AROUND(before, after, specials)                                                                                \
+    "'post_processor':{'type':'TemplateProcessing','single':[" before "{'Sequence':{'id':'A','type_id':0}}" after      \
+    "],'pair':[],'special_tokens':{" specials "}}"
+#define PLACE(text)        "{'SpecialToken':{'id':'" text "','type_id':0}}"
+#define TOKEN_OF(id, text) "'" text "':{'id':'" text "','ids':[" #id "],'tokens':['" text "']}"
+static const struct {
+    const char *kind, *json;
+} kinds[] = {
+    {"llama",
+     "{'version':'1.0','added_tokens':[" SPECIAL(0, "<unk>") "," SPECIAL(1, "<s>") "," SPECIAL(
+         2,
+         "</s>") "],'normalizer':{'type':'Sequence','normalizers':[{'type':'Prepend','prepend':'▁'},{'type':'Replace',"
+                 "'pattern':{'String':' '},'content':'▁'}]},'pre_tokenizer':null," AROUND(
+                     PLACE("<s>") ",", "",
+                     TOKEN_OF(1, "<s>")) ",'decoder':null,'model':{'type':'BPE','unk_token':'<unk>','fuse_unk':true,'"
+                                         "byte_fallback':false,'vocab':{"
+                                         "'<unk>':0,'<s>':1,'</"
+                                         "s>':2,'▁':3,'t':4,'o':5,'b':6,'e':7,'▁t':8,'▁to':9,'be':10,'▁be':11,',':12},"
+                                         "'merges':['▁ t','▁t o','b e','▁ be']}}"},
+    {"bert",
+     "{'version':'1.0','added_tokens':[" SPECIAL(0, "[PAD]") "," SPECIAL(1, "[UNK]") "," SPECIAL(
+         2, "[CLS]") "," SPECIAL(3, "[SEP]") "],'normalizer':{'type':'BertNormalizer','clean_text':true,'handle_"
+                                             "chinese_chars':true,"
+                                             "'strip_accents':null,'lowercase':true},'pre_tokenizer':{'type':'"
+                                             "BertPreTokenizer'}," AROUND(
+                                                 PLACE("[CLS]") ",", "," PLACE("[SEP]"),
+                                                 TOKEN_OF(2, "[CLS]") "," TOKEN_OF(
+                                                     3, "[SEP]")) ",'decoder':null,'model':{'type':'WordPiece','unk_"
+                                                                  "token':'[UNK]','continuing_subword_prefix':'##',"
+                                                                  "'max_input_chars_per_word':100,'vocab':{'[PAD]':0,'["
+                                                                  "UNK]':1,'[CLS]':2,'[SEP]':3,'to':4,'b':5,'##e':6,"
+                                                                  "'or':7,'no':8,'##t':9,',':10,'t':11}}}"},
+    {"t5", "{'version':'1.0','added_tokens':[" SPECIAL(0, "<pad>") "," SPECIAL(1, "</s>") "," SPECIAL(
+               2, "<unk>") "],'normalizer':null,'pre_tokenizer':{'type':'Sequence','pretokenizers':[{'type':'"
+                           "WhitespaceSplit'},{'type':"
+                           "'Metaspace','replacement':'▁','prepend_scheme':'always','split':true}]}," AROUND(
+                               "", "," PLACE("</s>"),
+                               TOKEN_OF(1, "</s>")) ",'decoder':null,'model':{'type':'Unigram','unk_id':2,'byte_"
+                                                    "fallback':false,'vocab':[['<pad>',0.0],['</s>',0.0],"
+                                                    "['<unk>',0.0],['▁',-2.0],['▁to',-3.5],['▁be',-3.25],['t',-4.0],['"
+                                                    "o',-4.5],['b',-4.0],['e',-4.0],['or',-5.0],"
+                                                    "[',',-3.0]]}}"},
+};
+
+static void tokenizers_of_each_kind_come_back(void **state) {
+    static const char text[] = "to be, or not  to be";
+    struct qkv_context *ctx = *state;
+    struct qkv_model *model = make_llama(ctx, 1, 32);
+    for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
+        struct qkv_tokenizer *t, *again;
+        struct qkv_gguf *g;
+        struct qkv_tensors *tensors;
+        int32_t *ids[2];
+        size_t count[2];
+        char *json = strdup(kinds[i].json), wanted[32];
+        for (char *c = json; *c; c++)
+            if (*c == '\'') *c = '"';
+        assert_ok(ctx, qkv_tokenizer_parse(ctx, json, strlen(json), kinds[i].kind, &t));
+        free(json);
+        assert_ok(ctx, qkv_model_set_tokenizer(model, t));
+        char *notes = write_model(model, NULL, test_path("kind.gguf"));
+        if (*notes) fail_msg("%s: %s", kinds[i].kind, notes);
+        free(notes);
+        assert_ok(ctx, qkv_gguf_open(ctx, test_path("kind.gguf"), &g, &tensors));
+        snprintf(wanted, sizeof wanted, "\"%s\"", kinds[i].kind);
+        expect_json(g, "tokenizer.ggml.model", wanted);
+        qkv_gguf_free(g);
+        qkv_tensors_close(tensors);
+        assert_ok(ctx, qkv_folder_tokenizer(ctx, test_path("kind.gguf"), &again));
+        assert_ok(ctx, qkv_tokenizer_encode_sequence(ctx, t, text, sizeof text - 1, true, &ids[0], &count[0]));
+        assert_ok(ctx, qkv_tokenizer_encode_sequence(ctx, again, text, sizeof text - 1, true, &ids[1], &count[1]));
+        if (count[0] != count[1] || memcmp(ids[0], ids[1], count[0] * sizeof *ids[0]) != 0)
+            fail_msg("%s: %zu and %zu ids, or others", kinds[i].kind, count[0], count[1]);
+        assert_true(count[0] > 6);
+        qkv_free(ids[0]);
+        qkv_free(ids[1]);
+        qkv_tokenizer_free(again);
+    }
+    qkv_model_free(model);
+}
+
 static void a_model_without_an_architecture_is_a_file_of_our_own(void **state) {
     struct qkv_model *model = make_model(
         *state, "{'format':'qkv','version':2,'vocab':300,'context':32,'d_model':16,'decoder':{'layers':2,'attention':{"
@@ -336,6 +421,7 @@ int main(void) {
         cmocka_unit_test(golden_files_are_written_again_as_they_were),
         cmocka_unit_test(files_of_folders_are_those_of_the_gguf_package),
         TEST_WITH_CONTEXT(a_model_comes_back_from_its_file),
+        TEST_WITH_CONTEXT(tokenizers_of_each_kind_come_back),
         TEST_WITH_CONTEXT(a_model_without_an_architecture_is_a_file_of_our_own),
         TEST_WITH_CONTEXT(blocks_are_copied_or_told),
         TEST_WITH_CONTEXT(faults_leave_the_old_file),
