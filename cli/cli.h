@@ -489,6 +489,13 @@ void cli_info_print_spec(const struct qkv_spec *spec);
 /* Prints a table of all parameters under the model's name. Returns CLI_DONE, or CLI_FAILED after a message. */
 int cli_info_print_tree(const struct qkv_model *model, const char *name);
 
+/* ---- caches (info_cache.c) --------------------------------------------------------------------------------------- */
+
+/* Writes "f32 2.0 MiB, bf16 1.0 MiB": a cache of `context` positions in each type that holds the heads of a planned
+ * model; "" if it has no cache. The same as the key "cache_bytes" of an object. */
+const char *cli_info_caches(struct qkv_model *plan, size_t context, char *text, size_t size);
+void cli_info_put_caches(struct qkv_json *out, struct qkv_model *plan, size_t context);
+
 /* ---- the state of a run (info_state.c) --------------------------------------------------------------------------- */
 
 /* Prints one or two rows of "qkv info"; nothing if the folder is no run. `folder`: the path that the user typed. */

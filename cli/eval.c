@@ -7,7 +7,7 @@
 
 struct arguments {
     struct cli_texts data;
-    const char *pairs, *labeled, *examples;
+    const char *pairs, *labeled, *examples, *against;
     int64_t batch, context, beam, max_tokens, no_repeat;
     double length_penalty;
     bool json, quiet, documents, no_documents;
@@ -29,6 +29,10 @@ static const struct cli_option options[] = {
     {CLI_READ, 0, "labeled", "FILE", offsetof(struct arguments, labeled),
      .help = "file of labelled lines: each line has a label, a tab and a text; for a head that classifies tokens, a "
              "word, a tab and its label, with an empty line between sentences",
+     .subject = "data"},
+    {CLI_MODEL_READ, 0, "against", "OTHER", offsetof(struct arguments, against),
+     .help = "text: another model with the same vocabulary, to compare the predictions with: a run, a published folder "
+             "or a GGUF file",
      .subject = "data"},
     {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
      .help = "text: number of windows in a batch; pairs: number of sources that are searched together", .high = 1 << 20,
@@ -63,11 +67,14 @@ static const struct cli_option options[] = {
 CLI_CONDITION(has_no_text, struct arguments, !a->data.count)
 CLI_CONDITION(has_no_pairs, struct arguments, !a->pairs)
 CLI_CONDITION(has_labels, struct arguments, a->labeled)
+CLI_CONDITION(has_other, struct arguments, a->against)
 CLI_CONDITION(is_greedy, struct arguments, a->beam == 1)
 
 static const struct cli_rule rules[] = {
     {"context", has_no_text, "only a text is cut into windows (--data)"},
     {"documents no-documents", has_no_text, "only a text has documents (--data)"},
+    {"against", has_no_text, "only the predictions of a text are compared (--data)"},
+    {"batch", has_other, "two models are compared one window at a time"},
     {"beam length-penalty max-tokens no-repeat", has_no_pairs, "only the targets of pairs are searched for (--pairs)"},
     {"cache", has_no_pairs, "only a search has a cache (--pairs)"},
     {"batch", has_labels, "labelled lines are batched by their lengths"},
@@ -101,6 +108,44 @@ static int print_text(const struct qkv_evaluation *e, bool documents, bool json)
         printf("unknown        %s of the tokens: what they stand for is not in the vocabulary\n",
                cli_grouped(number[0], e->unknown));
     if (documents) printf("documents      apart: each predicted from its own tokens, its first not at all\n");
+    return CLI_DONE;
+}
+
+/* ---- a text and two models --------------------------------------------------------------------------------------- */
+
+static int print_divergence_json(const struct qkv_divergence *d, bool documents) {
+    struct qkv_json out = cli_json();
+    qkv_json_begin(&out, '{');
+    qkv_json_put_number(&out, "loss", d->model.loss, 9);
+    qkv_json_put_number(&out, "perplexity", d->model.perplexity, 9);
+    qkv_json_put_number(&out, "bits_per_byte", d->model.bits_per_byte, 9);
+    qkv_json_put_number(&out, "other_loss", d->other.loss, 9);
+    qkv_json_put_number(&out, "other_perplexity", d->other.perplexity, 9);
+    qkv_json_put_number(&out, "other_bits_per_byte", d->other.bits_per_byte, 9);
+    qkv_json_put_number(&out, "divergence", d->divergence, 9);
+    qkv_json_put_number(&out, "divergence_error", d->divergence_error, 9);
+    qkv_json_put_number(&out, "same", d->same, 9);
+    qkv_json_put_count(&out, "tokens", d->model.tokens);
+    qkv_json_put_count(&out, "bytes", d->model.bytes);
+    qkv_json_put_count(&out, "unknown", d->model.unknown);
+    qkv_json_put_bool(&out, "documents", documents);
+    qkv_json_put_fixed(&out, "seconds", d->model.seconds, 3);
+    qkv_json_end(&out, '}');
+    return cli_json_end(&out);
+}
+
+static int print_divergence(const struct qkv_divergence *d, const char *other, bool documents, bool json) {
+    if (json) return print_divergence_json(d, documents);
+    char number[2][CLI_NUMBER];
+    printf("loss           %.4f nats a token; %.4f of ", d->model.loss, d->other.loss);
+    cli_print_name(other, SIZE_MAX);
+    printf("\nperplexity     %.4g; %.4g\n", d->model.perplexity, d->other.perplexity);
+    printf("bits per byte  %.4f; %.4f\n", d->model.bits_per_byte, d->other.bits_per_byte);
+    printf("divergence     %.6f nats a token from the other's distribution, standard error %.6f\n", d->divergence,
+           d->divergence_error);
+    printf("same token     %.2f %% of the likeliest ones\n", 100 * d->same);
+    printf("over           %s tokens (%s bytes), in %.1f s\n", cli_grouped(number[0], d->model.tokens),
+           cli_grouped(number[1], d->model.bytes), d->model.seconds);
     return CLI_DONE;
 }
 
@@ -262,7 +307,10 @@ static int eval_documents(struct qkv_context *ctx, const struct arguments *a, co
     return CLI_DONE;
 }
 
-static int eval_evaluate(struct qkv_model *model, const struct arguments *a, bool documents, struct cli_task *task) {
+/* other: NULL: none. */
+static int eval_evaluate(struct qkv_model *model, struct qkv_model *other, const struct arguments *a, bool documents,
+                         struct cli_task *task) {
+    struct qkv_divergence both;
     struct qkv_evaluation text;
     struct qkv_pairs_evaluation pairs;
     struct qkv_labels_evaluation labels;
@@ -270,7 +318,9 @@ static int eval_evaluate(struct qkv_model *model, const struct arguments *a, boo
     if (a->data.count) {
         struct qkv_evaluate_options o = {
             .size = sizeof o, .batch = (size_t)a->batch, .context = (size_t)a->context, .documents = documents};
-        status = qkv_evaluate_text(model, a->data.items, a->data.count, &o, cli_task_progress, task, &text);
+        status =
+            other ? qkv_evaluate_against(model, other, a->data.items, a->data.count, &o, cli_task_progress, task, &both)
+                  : qkv_evaluate_text(model, a->data.items, a->data.count, &o, cli_task_progress, task, &text);
     } else if (a->pairs) {
         struct qkv_search_options o = qkv_search_defaults();
         o.beam = (size_t)a->beam;
@@ -286,6 +336,7 @@ static int eval_evaluate(struct qkv_model *model, const struct arguments *a, boo
     }
     cli_progress_clear(task->progress);
     if (status) return status == QKV_STOPPED ? CLI_INTERRUPTED : cli_broken(qkv_model_context(model));
+    if (other) return print_divergence(&both, a->against, documents, a->json);
     if (a->data.count) return print_text(&text, documents, a->json);
     if (a->pairs) return print_pairs(&pairs, a->json);
     const bool words = a->labeled && qkv_model_spec(model)->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
@@ -304,30 +355,41 @@ static int eval_check(const struct arguments *a) {
     return CLI_DONE;
 }
 
-/* Opens the model, and checks that it and its largest batch fit into the memory before it reads the weights. */
-static int eval_load(struct qkv_context *ctx, const struct arguments *a, const char *folder, struct qkv_model **model) {
-    struct qkv_opening *opening = NULL;
+/* Checks that an opened model and its largest batch fit into the memory before its weights are read, and fills it. */
+static int eval_fill(struct qkv_context *ctx, const struct arguments *a, const char *folder,
+                     struct qkv_opening *opening, const struct qkv_model *against, struct qkv_model **model) {
     struct qkv_use_options use = {.size = sizeof use,
                                   .batch = (size_t)a->batch,
                                   .context = (size_t)a->context,
                                   .width = (size_t)a->beam,
-                                  .max_tokens = (size_t)a->max_tokens};
+                                  .max_tokens = (size_t)a->max_tokens,
+                                  .against = against};
     use.use = a->data.count ? QKV_USE_EVALUATE_TEXT
               : a->pairs    ? QKV_USE_EVALUATE_PAIRS
               : a->labeled  ? QKV_USE_EVALUATE_LABELS
                             : QKV_USE_EVALUATE_EXAMPLES;
     use.file = a->pairs ? a->pairs : a->labeled ? a->labeled : a->examples;
-    int code = cli_open_model(&a->common, ctx, folder, &opening);
-    if (code == CLI_DONE && qkv_opening_check_use(opening, &use)) code = cli_broken(ctx);
-    if (code == CLI_DONE) code = cli_load_opened(&a->common, ctx, folder, opening, model);
-    qkv_opening_free(opening);
+    if (qkv_opening_check_use(opening, &use)) return cli_broken(ctx);
+    return cli_load_opened(&a->common, ctx, folder, opening, model);
+}
+
+/* Opens the model, and the other one if there is one, each in its own precision; then fills them. */
+static int eval_load(struct qkv_context *ctx, const struct arguments *a, const char *folder, struct qkv_model **model,
+                     struct qkv_model **other) {
+    struct qkv_opening *first = NULL, *second = NULL;
+    int code = cli_open_model(&a->common, ctx, folder, &first);
+    if (code == CLI_DONE && a->against) code = cli_open_model(&a->common, ctx, a->against, &second);
+    if (code == CLI_DONE) code = eval_fill(ctx, a, folder, first, second ? qkv_opening_plan(second) : NULL, model);
+    if (code == CLI_DONE && second) code = eval_fill(ctx, a, a->against, second, *model, other);
+    qkv_opening_free(first);
+    qkv_opening_free(second);
     return code;
 }
 
 static int eval_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
-    struct qkv_model *model = NULL;
+    struct qkv_model *model = NULL, *other = NULL;
     struct cli_progress progress;
     struct cli_task task = {.progress = &progress};
     if (!count) return cli_usage("eval: name a model folder: %s eval RUN --data FILE", cli_program);
@@ -337,14 +399,15 @@ static int eval_run(const void *values, const char *const *words, size_t count) 
     /* the result is one line, so progress lines would only disturb */
     if (progress.kind == CLI_LINES) progress.kind = CLI_SILENT;
     code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE) code = eval_load(ctx, a, words[0], &model);
+    if (code == CLI_DONE) code = eval_load(ctx, a, words[0], &model, &other);
     bool documents = false;
     if (code == CLI_DONE) code = eval_documents(ctx, a, words[0], &documents);
     if (code == CLI_DONE) {
         cli_catch_signals();
-        code = eval_evaluate(model, a, documents, &task);
+        code = eval_evaluate(model, other, a, documents, &task);
     }
     qkv_model_free(model);
+    qkv_model_free(other);
     qkv_context_free(ctx);
     return code;
 }
@@ -354,13 +417,18 @@ const struct cli_command *cli_eval(void) {
         .name = "eval",
         .words = CLI_WORD_MODEL,
         .summary = "measure a model on a text, pairs, labelled lines or examples",
-        .usage = "RUN --data FILE [options]\nRUN --pairs FILE [options]\nRUN --labeled FILE [options]\n"
+        .usage = "RUN --data FILE [options]\nRUN --data FILE --against OTHER [options]\nRUN --pairs FILE "
+                 "[options]\nRUN --labeled FILE [options]\n"
                  "RUN --examples FILE [options]",
         .description =
             "A text is cut into adjacent windows, and every token except the first is predicted once. The results are "
             "the loss (nats a token), the perplexity and the bits per byte. Bits per byte compare models with "
             "different tokenizers. A run that was trained with --documents is evaluated in the same way: the first "
             "token of each document is not predicted.\n\n"
+            "--against OTHER compares the predictions of two models with the same vocabulary on a text: the losses of "
+            "both, the divergence of the distribution of RUN from that of OTHER (the mean of KL(OTHER, RUN) over the "
+            "tokens, with its standard error), and how often both have the same likeliest token. It measures what "
+            "quantisation or pruning changes.\n\n"
             "Pairs have two kinds of results: the loss of their targets, and the quality of a search for the best "
             "target of each source. The quality is the share of sources whose target is exactly a reference, the edits "
             "to the closest reference divided by its tokens (words if targets have spaces, else characters), and BLEU "
@@ -369,6 +437,7 @@ const struct cli_command *cli_eval(void) {
             "confusion matrix (for many classes, the most frequent confusions).\n\n"
             "Under mpirun the ranks share the batches. The numbers are those of one process, bit for bit.",
         .examples = "qkv eval run/ --data other.txt\n"
+                    "qkv eval small.gguf --data other.txt --against run/\n"
                     "qkv eval g2p/ --pairs test.tsv --beam 5\n"
                     "qkv eval topic/ --labeled test.tsv --json",
         .options = options,

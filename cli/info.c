@@ -219,6 +219,7 @@ static int print_text(const struct subject *s, struct qkv_context *ctx) {
         snprintf(remark, sizeof remark, "of %zu positions, %s each, hold a context of %zu", s->costs.page_positions,
                  cli_bytes(bytes, s->costs.page_bytes), s->context);
         print_row("pages", cli_grouped(number, s->costs.pages), remark);
+        print_row("cache by type", "", cli_info_caches(s->plan, s->context, remark, sizeof remark));
     }
     if (s->continuations) print_shared_pages(s);
     snprintf(remark, sizeof remark, "forward, in a context of %zu; multiply and add are two", s->context);
@@ -289,6 +290,7 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
     qkv_json_put_text(&out, "name", s->name);
     cli_info_put_state(&out, &s->run);
     put_costs(&out, &s->costs);
+    if (s->costs.pages) cli_info_put_caches(&out, s->plan, s->context);
     put_uses(&out, &s->uses);
     qkv_json_put_count(&out, "process_bytes", s->own);
     qkv_json_put_text(&out, "precision", s->precision);

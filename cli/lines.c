@@ -83,7 +83,8 @@ int cli_lines_open(struct cli_lines_job *job, enum qkv_status (*suits)(struct qk
     if (code == CLI_DONE) code = cli_read_long(job->ctx, job->long_lines, &job->long_kind);
     if (code == CLI_DONE) code = cli_set_precision(job->common, job->ctx, folder);
     if (code == CLI_DONE && !waits) code = lines_begin(job, &opening);
-    if (code == CLI_DONE && waits && cli_open_with(job->common, job->ctx, folder, &opening)) code = cli_broken(job->ctx);
+    if (code == CLI_DONE && waits && cli_open_with(job->common, job->ctx, folder, &opening))
+        code = cli_broken(job->ctx);
     if (code == CLI_DONE) code = cli_load_opened(job->common, job->ctx, folder, opening, &job->model);
     qkv_opening_free(opening);
     if (code == CLI_DONE && suits && suits(job->model)) code = cli_broken(job->ctx);

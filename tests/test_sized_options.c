@@ -48,6 +48,11 @@ static enum qkv_status call_qkv_evaluate_text(void *options) {
     return qkv_evaluate_text(model, &(const char *){text}, 1, options, NULL, NULL, &evaluation);
 }
 
+static enum qkv_status call_qkv_evaluate_against(void *options) {
+    struct qkv_divergence divergence;
+    return qkv_evaluate_against(model, model, &(const char *){text}, 1, options, NULL, NULL, &divergence);
+}
+
 static enum qkv_status call_qkv_use_check_memory(void *options) {
     return qkv_use_check_memory(ctx, folder, options);
 }
@@ -238,6 +243,7 @@ static enum qkv_status call_qkv_rank_plan(void *options) {
 #define CALL_LIST(X)                                                                                                   \
     X(qkv_context_create, qkv_context_options)                                                                         \
     X(qkv_evaluate_text, qkv_evaluate_options)                                                                         \
+    X(qkv_evaluate_against, qkv_evaluate_options)                                                                      \
     X(qkv_use_check_memory, qkv_use_options)                                                                           \
     X(qkv_opening_check_use, qkv_use_options)                                                                          \
     X(qkv_opening_needs, qkv_needs_options)                                                                            \

@@ -320,6 +320,128 @@ static void validation_windows_are_fixed_and_cover(void **state) {
     qkv_model_free(w.model);
 }
 
+/* ---- two models -------------------------------------------------------------------------------------------------- */
+
+/* Changes every matrix a little, or a lot. */
+static void shake(struct qkv_model *model, uint64_t seed, double scale) {
+    struct qkv_random random = test_random(seed);
+    for (size_t i = 0; i < qkv_model_parameters(model); i++) {
+        const struct qkv_array *array = qkv_model_parameter(model, i);
+        float *numbers = test_weights_mutable(model, i);
+        for (size_t k = 0; array->rank >= 2 && k < qkv_array_elements(array); k++)
+            numbers[k] += (float)(scale * qkv_random_normal(&random));
+    }
+}
+
+/* A row of scores in double precision: the log-probabilities; returns the likeliest token. */
+static size_t log_softmax(const float *scores, size_t V, double *out) {
+    size_t best = 0;
+    double sum = 0;
+    for (size_t v = 0; v < V; v++) best = scores[v] > scores[best] ? v : best;
+    for (size_t v = 0; v < V; v++) sum += exp((double)scores[v] - (double)scores[best]);
+    for (size_t v = 0; v < V; v++) out[v] = (double)scores[v] - (double)scores[best] - log(sum);
+    return best;
+}
+
+/* The same numbers from passes over one window at a time. */
+static void divergence_by_hand(struct qkv_model *model, struct qkv_model *other, const char *path, size_t T,
+                               struct qkv_divergence *out) {
+    struct qkv_model *models[] = {model, other};
+    struct qkv_pass *passes[2];
+    const size_t V = (size_t)qkv_model_spec(model)->vocab;
+    double p[2][300], nll[2] = {0}, sum = 0, squares = 0;
+    size_t size = 0, count, same = 0, best[2];
+    int32_t *ids;
+    char *text = test_read_file(path, &size);
+    assert_true(V <= TEST_COUNT(p[0]));
+    assert_ok(ctx, qkv_tokenizer_encode(ctx, qkv_model_tokenizer(model), text, size, true, &ids, &count));
+    for (size_t i = 0; i < 2; i++)
+        assert_ok(ctx, qkv_pass_create(models[i], &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = T, .logits = true),
+                                       &passes[i]));
+    for (size_t at = 0; at + 1 < count; at += T) {
+        const size_t n = count - 1 - at < T ? count - 1 - at : T;
+        for (size_t i = 0; i < 2; i++)
+            assert_ok(ctx, qkv_pass_forward(passes[i], &(struct qkv_batch){.B = 1, .T = n, .ids = ids + at}));
+        for (size_t t = 0; t < n; t++) {
+            double divergence = 0;
+            for (size_t i = 0; i < 2; i++) {
+                best[i] = log_softmax((const float *)qkv_pass_output(passes[i]).data + t * V, V, p[i]);
+                nll[i] -= p[i][ids[at + t + 1]];
+            }
+            for (size_t v = 0; v < V; v++) divergence += exp(p[1][v]) * (p[1][v] - p[0][v]);
+            sum += divergence, squares += divergence * divergence, same += best[0] == best[1];
+        }
+    }
+    const double n = (double)(count - 1);
+    *out = (struct qkv_divergence){.model = {.loss = nll[0] / n, .tokens = count - 1},
+                                   .other = {.loss = nll[1] / n},
+                                   .divergence = sum / n,
+                                   .divergence_error = sqrt((squares / n - sum / n * (sum / n)) / (n - 1)),
+                                   .same = (double)same / n};
+    for (size_t i = 0; i < 2; i++) qkv_pass_free(passes[i]);
+    qkv_free(ids);
+    free(text);
+}
+
+static void the_divergence_of_two_models_is_that_by_hand(void **state) {
+    (void)state;
+    static const double scales[] = {0, 0.01, 0.5};
+    const char *path = test_path("both.txt");
+    fixture_text(path, 1000, 8);
+    struct qkv_model *model = make_model(QKV_TOKENIZER_BYTES, path, NULL),
+                     *other = make_model(QKV_TOKENIZER_BYTES, path, NULL);
+    const struct qkv_evaluate_options options = {.size = sizeof options, .context = 7};
+    for (size_t i = 0; i < TEST_COUNT(scales); i++) {
+        struct qkv_divergence got, expected;
+        struct qkv_evaluation alone;
+        shake(model, 30 + i, scales[i]);
+        assert_ok(ctx, qkv_evaluate_against(model, other, &(const char *){path}, 1, &options, NULL, NULL, &got));
+        divergence_by_hand(model, other, path, 7, &expected);
+        assert_int_equal(got.model.tokens, expected.model.tokens);
+        assert_close(got.model.loss, expected.model.loss, 1e-6 * expected.model.loss);
+        assert_close(got.other.loss, expected.other.loss, 1e-6 * expected.other.loss);
+        assert_close(got.divergence, expected.divergence, 1e-6 + 1e-5 * expected.divergence);
+        assert_close(got.divergence_error, expected.divergence_error, 1e-6 + 1e-3 * expected.divergence_error);
+        assert_true(fabs(got.same - expected.same) < 1e-12);
+        assert_true(i ? got.divergence > 0 && got.divergence_error > 0 : got.divergence == 0 && got.same == 1);
+        assert_ok(ctx, qkv_evaluate_text(model, &(const char *){path}, 1, &options, NULL, NULL, &alone));
+        assert_int_equal(got.model.bytes, alone.bytes);
+        /* in bf16 batches of another shape are summed in another order */
+        assert_close(got.model.loss, alone.loss, qkv_context_precision(ctx) == QKV_FP32 ? 1e-5 : 1e-2);
+    }
+    qkv_model_free(model);
+    qkv_model_free(other);
+}
+
+static void models_that_cannot_be_compared_are_refused(void **state) {
+    (void)state;
+    static const char *const longer[] = {"context=32", NULL}, *const letters[] = {NULL};
+    const char *path = test_path("refused.txt"), *upper = test_path("upper.txt");
+    fixture_text(path, 500, 8);
+    size_t size = 0;
+    char *text = test_read_file(path, &size);
+    for (size_t i = 0; i < size; i++)
+        if (text[i] == 'e') text[i] = 'E';
+    test_write_file(upper, text, size);
+    free(text);
+    struct qkv_model *model = make_model(QKV_TOKENIZER_CHARS, path, NULL);
+    struct qkv_divergence d;
+#define AGAINST(other, options, says)                                                                                  \
+    do {                                                                                                               \
+        struct qkv_model *other_ = other;                                                                              \
+        assert_status(ctx, qkv_evaluate_against(model, other_, &(const char *){path}, 1, options, NULL, NULL, &d),     \
+                      QKV_ARGUMENT);                                                                                   \
+        assert_message(ctx, says);                                                                                     \
+        qkv_model_free(other_);                                                                                        \
+    } while (0)
+    AGAINST(make_model(QKV_TOKENIZER_BYTES, path, NULL), NULL, "the two models have different vocabularies, of ");
+    AGAINST(make_model(QKV_TOKENIZER_CHARS, upper, letters), NULL, "have different vocabularies: token ");
+    AGAINST(make_model(QKV_TOKENIZER_CHARS, path, longer), &QKV_OPTIONS(qkv_evaluate_options, .context = 20),
+            "context is 20 but the smaller one of the two models is 16");
+#undef AGAINST
+    qkv_model_free(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_are_those_made_by_hand),
@@ -328,6 +450,8 @@ int main(void) {
         cmocka_unit_test(the_end_between_files_has_no_bytes),
         cmocka_unit_test(what_cannot_be_evaluated_is_refused),
         cmocka_unit_test(models_that_cannot_predict_text_are_refused),
+        cmocka_unit_test(the_divergence_of_two_models_is_that_by_hand),
+        cmocka_unit_test(models_that_cannot_be_compared_are_refused),
         cmocka_unit_test(evaluation_can_be_stopped),
         cmocka_unit_test(validation_windows_are_fixed_and_cover),
     };

@@ -48,6 +48,23 @@ QKV_API enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *c
                                           void *user, struct qkv_evaluation *evaluation);
 
 #ifdef QKV_EXPERIMENTAL
+/* Experimental: two models on the same text. */
+struct qkv_divergence {
+    /* the losses of both, over the same tokens; `seconds` are those of both together */
+    struct qkv_evaluation model, other;
+    /* Mean of KL(other ‖ model) = Σ p_other·(log p_other − log p_model) over the predicted tokens, in nats a token
+     * (Kullback & Leibler 1951), and the standard error of this mean over independent tokens. */
+    double divergence, divergence_error;
+    double same; /* the share of the predicted tokens where both have the same likeliest token */
+};
+/* Experimental: evaluates a model as qkv_evaluate_text does, and against another model of the same context: how far its
+ * distribution of the next token is from the other's, for example that of a quantised model from the original. The
+ * windows have the smaller context of the two and are computed one by one, so the scores of both exist for one window
+ * at a time; options->batch is not used. Both need the same vocabulary; the text is read with the tokenizer of `model`.
+ * Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
+QKV_API enum qkv_status qkv_evaluate_against(struct qkv_model *model, struct qkv_model *other, const char *const *paths,
+                                             size_t count, const struct qkv_evaluate_options *options,
+                                             qkv_progress *progress, void *user, struct qkv_divergence *divergence);
 /* Experimental: bytes of memory for each use of a model, its weights included, with the default batch sizes and
  * sequences as long as the context; shorter sequences need less. 0: the model does not have this use. */
 struct qkv_use_costs {
@@ -88,6 +105,9 @@ struct qkv_use_options {
     size_t width;      /* hypotheses or samples of a source; 0: 1 */
     size_t max_tokens; /* of a target; 0: as qkv_search_options has it */
     bool loaded;       /* the weights are in memory already */
+    /* a text is evaluated against this model, planned or not (qkv_evaluate_against), which is not part of the memory;
+     * NULL: alone */
+    const struct qkv_model *against;
 };
 /* Experimental: embedding, with zeros and NULL for the rest. */
 QKV_API void qkv_use_options_init(struct qkv_use_options *options, size_t size);

@@ -186,6 +186,12 @@ QKV_API enum qkv_status qkv_cache_check(struct qkv_context *ctx, const char *cac
  * same bits. q8_0 has blocks of 32 channels, which must divide the channels of a head. Types that do not hold the heads
  * of a layer are QKV_ARGUMENT, and the choice stays as it was. Fails with QKV_ARGUMENT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_model_set_cache(struct qkv_model *model, const char *cache);
+/* Experimental: the bytes of the cache of one sequence of `context` positions, at most the spec's, in types as
+ * qkv_model_set_cache has them (NULL: those of the model): its pages, without those of the source of an
+ * encoder-decoder. The model may be a plan. Types that do not hold the heads of a layer, and a model without a decoder,
+ * are QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY. */
+QKV_API enum qkv_status qkv_model_cache_bytes(struct qkv_model *model, const char *cache, size_t context,
+                                              size_t *bytes);
 #endif
 /* The context that the model was made with. */
 QKV_API struct qkv_context *qkv_model_context(const struct qkv_model *model);

@@ -43,3 +43,26 @@ enum qkv_status qkv_model_set_cache(struct qkv_model *model, const char *cache) 
     if (!status) model->cache_types = types;
     return status;
 }
+
+enum qkv_status qkv_model_cache_bytes(struct qkv_model *model, const char *cache, size_t context, size_t *bytes) {
+    QKV_CALL(model ? model->ctx : NULL);
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, bytes);
+    struct qkv_page_types types;
+    struct qkv_page_pool *pool;
+    *bytes = 0;
+    enum qkv_status status = qkv_decode_types(model, cache, &types);
+    if (status) return status;
+    if (!model->decoder.spec) return qkv_fail(model->ctx, QKV_ARGUMENT, "the model has no decoder, and so no cache");
+    if (context > (size_t)model->spec.context)
+        return qkv_fail(model->ctx, QKV_ARGUMENT, "a cache of %zu positions is longer than the model's context of %d",
+                        context, model->spec.context);
+    status = qkv_decode_pool(model, false, types, &pool);
+    if (status) return status;
+    const struct qkv_page_shape shape = {.length = context, .sequences = 1};
+    const size_t pages = qkv_page_count(qkv_page_positions(&shape), context);
+    if (!qkv_multiply(pages, qkv_page_bytes(pool, &shape), bytes))
+        status = qkv_fail_memory(model->ctx, SIZE_MAX, "a cache");
+    qkv_page_pool_free(pool);
+    return status;
+}

@@ -12,6 +12,7 @@
 #include "model/spec.h"
 #include "text/text.h"
 #include "rank/evaluate_share.h"
+#include "train/evaluate_against.h"
 #include "train/train.h"
 
 struct evaluator {
@@ -19,6 +20,8 @@ struct evaluator {
     struct qkv_model *model;
     const struct qkv_tokenizer *tokenizer;
     struct qkv_window_sum sum;
+    struct qkv_model *other; /* NULL: the model is evaluated alone */
+    struct qkv_against against;
     struct qkv_text_files files;
     char name[QKV_FILES_NAME]; /* of the files, for messages */
     double before, total;      /* bytes of the files before; of all of them */
@@ -50,7 +53,9 @@ static const int32_t *evaluate_targets(struct evaluator *e, size_t n) {
 /* Runs over what is held, but for its last token. */
 static enum qkv_status evaluate_flush(struct evaluator *e) {
     size_t n = e->held - 1;
-    enum qkv_status status = qkv_windows_add(&e->sum, n, e->ids, evaluate_targets(e, n));
+    const int32_t *targets = evaluate_targets(e, n);
+    enum qkv_status status = e->other ? qkv_against_add(&e->against, &e->sum, n, e->ids, targets)
+                                      : qkv_windows_add(&e->sum, n, e->ids, targets);
     e->ids[0] = e->ids[n];
     e->held = 1;
     return status;
@@ -131,15 +136,16 @@ static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_ev
     struct qkv_context *ctx = e->ctx;
     const struct qkv_spec *spec = qkv_model_spec(e->model);
     size_t n, most = (size_t)spec->context;
-    e->sum.B = options->batch ? options->batch : QKV_EVALUATE_WINDOWS;
+    e->sum.B = e->other ? 1 : options->batch ? options->batch : QKV_EVALUATE_WINDOWS;
+    if (e->other) most = qkv_min(most, (size_t)qkv_model_spec(e->other)->context);
     e->sum.T = options->context ? options->context : most;
     enum qkv_status status = qkv_text_model_check(ctx, spec);
     if (status) return status;
     if (!e->tokenizer)
         return qkv_tokenizer_missing(ctx, qkv_model_tokenizer_problem(e->model), NULL, QKV_TOKENIZER_FILE, "");
     if (e->sum.T > most)
-        return qkv_fail(ctx, QKV_ARGUMENT, "context is %zu but the model's is %zu; choose at most that", e->sum.T,
-                        most);
+        return qkv_fail(ctx, QKV_ARGUMENT, "context is %zu but %s is %zu; choose at most that", e->sum.T,
+                        e->other ? "the smaller one of the two models" : "the model's", most);
     if (!qkv_multiply(e->sum.B, e->sum.T, &n) || !qkv_add_size(n, 1, &n))
         return qkv_fail_memory(ctx, SIZE_MAX, "the ids of a batch");
     e->ids = qkv_allocate(ctx, n, sizeof *e->ids);
@@ -164,35 +170,87 @@ static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_ev
         e->sum.prefix = e->prefix = qkv_allocate(ctx, e->sum.B, sizeof *e->prefix);
         if (!e->prefix) return QKV_MEMORY;
     }
+    if (e->other) return qkv_against_begin(&e->against, e->model, e->other, e->sum.T);
     return qkv_pass_create(e->model, &QKV_OPTIONS(qkv_pass_options, .B = e->sum.B, .T = e->sum.T), &e->sum.pass);
 }
 
-static enum qkv_status evaluate_report(const struct evaluator *e, struct qkv_evaluation *evaluation) {
-    const struct qkv_evaluate_part all = qkv_evaluate_share_sum(&e->sum.share);
-    if (!all.tokens && e->documents)
+/* A result of `tokens` predicted tokens with this loss. */
+static enum qkv_status evaluate_report(const struct evaluator *e, double nll, size_t tokens,
+                                       struct qkv_evaluation *evaluation) {
+    if (!tokens && e->documents)
         return qkv_fail(e->ctx, QKV_FORMAT, "no document of %s has two tokens; give another text", e->name);
-    if (!all.tokens)
+    if (!tokens)
         return qkv_fail(e->ctx, QKV_FORMAT,
                         "%s has no more tokens than the prefix of %zu that this model reads; give a longer text, or a "
                         "smaller context",
                         e->name, e->sum.T / 2);
-    if (!isfinite(all.nll))
+    if (!isfinite(nll))
         return qkv_fail(e->ctx, QKV_NUMBER,
                         "the loss over %s is not a finite number: the model's weights are "
                         "broken; take those of an earlier checkpoint",
                         e->name);
-    evaluation->tokens = (size_t)all.tokens;
+    evaluation->tokens = tokens;
     evaluation->bytes = e->bytes;
     evaluation->unknown = e->unknown;
-    evaluation->loss = all.nll / (double)all.tokens;
+    evaluation->loss = nll / (double)tokens;
     evaluation->perplexity = qkv_exp(evaluation->loss);
-    evaluation->bits_per_byte = e->bytes ? all.nll / qkv_log(2) / (double)e->bytes : 0;
+    evaluation->bits_per_byte = e->bytes ? nll / qkv_log(2) / (double)e->bytes : 0;
+    return QKV_OK;
+}
+
+static enum qkv_status evaluate_report_alone(const struct evaluator *e, struct qkv_evaluation *evaluation) {
+    const struct qkv_evaluate_part all = qkv_evaluate_share_sum(&e->sum.share);
+    return evaluate_report(e, all.nll, (size_t)all.tokens, evaluation);
+}
+
+/* The standard error is that of a mean over independent tokens. */
+static enum qkv_status evaluate_report_both(const struct evaluator *e, struct qkv_divergence *out) {
+    const struct qkv_against_part all = qkv_against_sum(&e->sum.share);
+    const double n = (double)all.tokens;
+    enum qkv_status status = evaluate_report(e, all.nll[QKV_AGAINST_MODEL], (size_t)all.tokens, &out->model);
+    if (!status) status = evaluate_report(e, all.nll[QKV_AGAINST_OTHER], (size_t)all.tokens, &out->other);
+    if (status) return status;
+    if (!isfinite(all.divergence))
+        return qkv_fail(e->ctx, QKV_NUMBER,
+                        "the divergence over %s is not finite: one model excludes tokens that the other predicts",
+                        e->name);
+    out->divergence = all.divergence / n;
+    const double spread = all.squares / n - out->divergence * out->divergence;
+    out->divergence_error = all.tokens > 1 && spread > 0 ? sqrt(spread / (n - 1)) : 0;
+    out->same = (double)all.same / n;
     return QKV_OK;
 }
 
 void qkv_evaluate_options_init(struct qkv_evaluate_options *options, size_t size) {
     static const struct qkv_evaluate_options usual = {.size = sizeof usual};
     qkv_options_init(options, size, &usual, sizeof usual);
+}
+
+/* Runs over the text. The caller reports, and calls evaluate_end, also after a failure. */
+static enum qkv_status evaluate_all(struct evaluator *e, const char *const *paths, size_t count,
+                                    const struct qkv_evaluate_options *options, qkv_progress *progress, void *user) {
+    struct qkv_evaluate_options own = qkv_evaluate_defaults();
+    e->ctx = qkv_model_context(e->model), e->tokenizer = qkv_model_tokenizer(e->model);
+    e->sum.share.ctx = e->ctx;
+    e->sum.share.size = e->other ? sizeof(struct qkv_against_part) : sizeof(struct qkv_evaluate_part);
+    enum qkv_status status = QKV_TAKE_OPTIONS(e->ctx, qkv_evaluate_options, &own, options);
+    if (!status) status = evaluate_prepare(e, &own);
+    if (!status) status = evaluate_list(e, paths, count);
+    status = qkv_rank_check_evaluation(e->model, &e->files, status);
+    if (!status && e->other) status = qkv_rank_check_evaluation(e->other, &e->files, status);
+    if (!status) status = evaluate_run(e, progress, user);
+    return qkv_evaluate_share_gather(&e->sum.share, status);
+}
+
+static void evaluate_end(struct evaluator *e) {
+    qkv_pass_free(e->sum.pass);
+    qkv_against_free(&e->against);
+    qkv_evaluate_share_free(&e->sum.share);
+    free(e->ids);
+    free(e->targets);
+    free(e->prefix);
+    free(e->documents);
+    qkv_text_files_free(&e->files);
 }
 
 enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *const *paths, size_t count,
@@ -202,25 +260,30 @@ enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *const *pa
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, evaluation);
     QKV_NEED_ALL(qkv_call, count, paths);
-    struct evaluator e = {.ctx = qkv_model_context(model), .model = model, .tokenizer = qkv_model_tokenizer(model)};
+    struct evaluator e = {.model = model};
     double started = qkv_clock();
     *evaluation = (struct qkv_evaluation){0};
-    e.sum.share = (struct qkv_evaluate_share){.ctx = e.ctx, .size = sizeof(struct qkv_evaluate_part)};
-    struct qkv_evaluate_options own = qkv_evaluate_defaults();
-    enum qkv_status status = QKV_TAKE_OPTIONS(e.ctx, qkv_evaluate_options, &own, options);
-    if (!status) status = evaluate_prepare(&e, &own);
-    if (!status) status = evaluate_list(&e, paths, count);
-    status = qkv_rank_check_evaluation(model, &e.files, status);
-    if (!status) status = evaluate_run(&e, progress, user);
-    status = qkv_evaluate_share_gather(&e.sum.share, status);
-    if (!status) status = evaluate_report(&e, evaluation);
+    enum qkv_status status = evaluate_all(&e, paths, count, options, progress, user);
+    if (!status) status = evaluate_report_alone(&e, evaluation);
     evaluation->seconds = qkv_clock() - started;
-    qkv_pass_free(e.sum.pass);
-    qkv_evaluate_share_free(&e.sum.share);
-    free(e.ids);
-    free(e.targets);
-    free(e.prefix);
-    free(e.documents);
-    qkv_text_files_free(&e.files);
+    evaluate_end(&e);
+    return status;
+}
+
+enum qkv_status qkv_evaluate_against(struct qkv_model *model, struct qkv_model *other, const char *const *paths,
+                                     size_t count, const struct qkv_evaluate_options *options, qkv_progress *progress,
+                                     void *user, struct qkv_divergence *divergence) {
+    QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, other);
+    QKV_NEED(qkv_call, divergence);
+    QKV_NEED_ALL(qkv_call, count, paths);
+    struct evaluator e = {.model = model, .other = other};
+    double started = qkv_clock();
+    *divergence = (struct qkv_divergence){0};
+    enum qkv_status status = evaluate_all(&e, paths, count, options, progress, user);
+    if (!status) status = evaluate_report_both(&e, divergence);
+    divergence->model.seconds = divergence->other.seconds = qkv_clock() - started;
+    evaluate_end(&e);
     return status;
 }

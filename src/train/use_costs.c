@@ -38,7 +38,10 @@ static bool use_predicts_text(const struct qkv_spec *spec) {
 static enum qkv_status use_measure_text(struct qkv_model *m, const struct qkv_use_options *o, size_t *bytes) {
     const size_t context = (size_t)m->spec.context;
     const struct qkv_pass_options options = {.size = sizeof options,
-                                             .B = o->batch ? o->batch : QKV_EVALUATE_WINDOWS,
+                                             .B = o->against ? 1
+                                                  : o->batch ? o->batch
+                                                             : QKV_EVALUATE_WINDOWS,
+                                             .logits = o->against != NULL,
                                              .T = o->context && o->context < context ? o->context : context};
     struct qkv_pass_plan plan = {0};
     enum qkv_status status = qkv_pass_measure(m, &options, 0, &plan);

@@ -200,6 +200,18 @@ hasnt err unknown
 try 0 "$QKV" eval run --data foreign.txt
 hasnt out '^unknown'
 refuse 1 'missing\.txt' "$QKV" eval run --data missing.txt
+
+# ---- eval against another model ----
+try 0 "$QKV" export run --dtype bf16 --out halves
+try 0 "$QKV" eval halves --data foreign.txt --against run
+has out '^loss +[0-9.]+ nats a token; [0-9.]+ of run$'
+has out '^divergence +[0-9.]+ nats a token from the other.s distribution, standard error [0-9.]+$'
+has out '^same token +[0-9.]+ % of the likeliest ones$'
+try 0 "$QKV" eval run --data foreign.txt --against run --json
+has out '"divergence": 0, "divergence_error": 0, "same": 1, '
+refuse 1 'the two models have different vocabularies' "$QKV" eval run --data foreign.txt --against plain
+refuse 2 'one window at a time' "$QKV" eval run --data foreign.txt --against run --batch 2
+refuse 2 'only the predictions of a text' "$QKV" eval run --pairs foreign.txt --against run
 : >empty.txt
 refuse 1 'empty' "$QKV" eval run --data empty.txt
 
@@ -231,7 +243,8 @@ same "$(bytes threads --threads 8)" 8 "the threads in JSON"
 # ---- types of the cache ----
 whole=$(bytes cache_bytes_per_token --cache f32)
 same "$whole" $((2 * $(bytes cache_bytes_per_token --cache f16))) "a cache of f32, in those of f16"
-same $((3 * whole)) $((4 * $(bytes cache_bytes_per_token --cache k=f32,v=bf16))) "a cache of f32, in those of f32 and bf16"
+same $((3 * whole)) $((4 * $(bytes cache_bytes_per_token --cache k=f32,v=bf16))) \
+    "a cache of f32, in those of f32 and bf16"
 [ "$(bytes run_bytes --cache f16)" -lt "$(bytes run_bytes --cache f32)" ] || fail "a cache of f16 takes no less memory"
 "$QKV" info --preset nano-gpt --json --cache q8_0 >small.json
 "$QKV" info --preset nano-gpt --json --cache f32 >whole.json
@@ -239,6 +252,13 @@ cache_of() {
     grep -o '"cache_bytes_per_token": [0-9]*' "$1" | cut -d' ' -f2
 }
 same $((128 * $(cache_of small.json))) $((34 * $(cache_of whole.json))) "34 bytes of q8_0 for 32 numbers of 4 bytes"
+same "$(grep -o '"f32": [0-9]*, "bf16_packed": [0-9]*, "bf16": [0-9]*, "f16": [0-9]*, "q8_0": [0-9]*' small.json |
+    sed 's/"bf16_packed": [0-9]*, //')" \
+    "\"f32\": $((64 * $(cache_of whole.json))), \"bf16\": $((32 * $(cache_of whole.json))), \
+\"f16\": $((32 * $(cache_of whole.json))), \"q8_0\": $((64 * $(cache_of small.json)))" "caches of 64 positions"
+try 0 "$QKV" info run
+has out '^  cache by type +f32 [0-9.]+ [KM]iB, .*, f16 [0-9.]+ [KM]iB$'
+hasnt out 'q8_0'
 try 0 "$QKV" generate run --prompt "the king " -n 40 --temp 0 -q --precision fp32
 mv out usual.txt
 try 0 "$QKV" generate run --prompt "the king " -n 40 --temp 0 -q --precision fp32 --cache f32
