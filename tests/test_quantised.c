@@ -1,6 +1,6 @@
 /* Quantised models: scores have the same bits in a pass, in a batch, decoded token by token or in pieces, at any number
  * of threads and on every kernel table; a pass that keeps gradients multiplies the same numbers as fp32. */
-/* labels: numeric */
+/* labels: quick */
 #include "search_fixture.h"
 
 #include "model/model.h"

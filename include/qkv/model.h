@@ -257,13 +257,13 @@ struct qkv_costs {
     size_t parameters;        /* numbers in all weights; tied weights count once */
     size_t active_parameters; /* parameters without those of the experts that a token does not use */
     size_t parameter_bytes;   /* as stored: fp32, or the types in the file of a model folder */
-    size_t packed_bytes;      /* the bf16 copies of the weights that kernels multiply in mixed precision; else 0 */
+    size_t packed_bytes;      /* copies of weights that products read: in bf16 precision, and of quantised ones */
     size_t train_bytes;       /* weights, gradients, two moments, one step of batch × context, and its evaluation */
     size_t checkpoint_bytes;  /* train_bytes with activations checkpointed (pass option checkpoint) */
-    size_t run_bytes;         /* weights and their bf16 copies, a full cache and one step, for one sequence */
+    size_t run_bytes;         /* weights and these copies, a full cache and one step, for one sequence */
     /* the weights that decoding one token reads (0 without a decoder). Counted are the experts that the token uses and
      * one row of each embedding table; not counted are the encoder and the projections that make keys and values from
-     * its output. In mixed precision the bf16 copies are counted. */
+     * its output. Where there are copies, they are counted. */
     size_t decode_bytes;
     size_t cache_bytes_per_token; /* keys and values of all layers; fp32, or bf16 in mixed precision */
     size_t page_positions;        /* positions of one page of the cache */

@@ -48,14 +48,23 @@ static bool costs_idle(const struct qkv_model *m, const struct qkv_weight *w) {
     return w->expert >= qkv_stack_layer(s, (size_t)w->layer)->ffn.experts.top_k;
 }
 
+/* Bytes of a weight that is packed, without the padding of bf16. */
+static size_t costs_packed(const struct qkv_model *m, const struct qkv_weight *w) {
+    const struct qkv_product *product = w->part_of->operand.product;
+    const struct qkv_stored_part part = {.dtype = w->array.dtype, .rows = w->rows};
+    const struct qkv_stored stored = {.parts = &part, .count = 1, .columns = w->columns};
+    size_t bytes = w->rows * w->columns * sizeof(uint16_t);
+    if (product->serves) product->packed_bytes(m->ctx, &stored, w->columns, w->rows, &bytes);
+    return bytes;
+}
+
 /* Bytes of a weight that decoding one token reads. */
 static size_t costs_read(const struct qkv_model *m, const struct qkv_weight *w) {
     const bool table = w->role == QKV_ROLE_TOKEN || w->role == QKV_ROLE_POSITION || w->role == QKV_ROLE_TYPE;
     const bool memory = w->role == QKV_ROLE_CROSS_K || w->role == QKV_ROLE_CROSS_V;
     if (memory || costs_idle(m, w) || (w->stack && !strcmp(w->stack, "encoder") && w->part_of != m->head_weight))
         return 0;
-    const size_t numbers = w->rows * w->columns;
-    const size_t bytes = !w->bias && w->part_of->operand.packed ? numbers * sizeof(uint16_t) : w->array.bytes;
+    const size_t bytes = !w->bias && w->part_of->operand.packed ? costs_packed(m, w) : w->array.bytes;
     return table && w->part_of != m->head_weight ? w->array.bytes / w->rows : bytes;
 }
 

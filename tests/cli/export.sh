@@ -31,7 +31,7 @@ for dtype in bf16 f16; do
     has out "^  weights .* in $dtype, biases and norms in fp32"
     hasnt out 'their copy in bf16'
     try 0 "$QKV" info small.$dtype --precision bf16
-    has out 'more: their copy in bf16 that products read'
+    has out 'more: their copy as products read it'
     try 0 "$QKV" info small.$dtype --json
     has out "\"dtype\": ?\"$dtype\""
 done
