@@ -462,10 +462,11 @@ static void types_that_do_not_hold_the_heads_are_refused(void **state) {
     static const char *const apart[] = {"keys are to be stored as f32 and values as bf16_packed, but in layer 0",
                                         "choose one type for both: f32,"};
     static const char *const parts[] = {"the KV cache: pages of q8_0 hold blocks of 32 channels",
-                                        "but the values of layer 0 have 10 a head (choose f32, bf16_packed, bf16"};
+                                        "but the values of layer 0 have 10 a head (choose f32,",
+                                        " bf16_packed, bf16 or f16)"};
     struct qkv_model *m = fixture_model(ctx, alone, NULL, 0, 3, 0.2);
     struct qkv_session *s;
-    refused(m, (struct qkv_page_types){.v = &qkv_page_type_q8_0}, parts, 2);
+    refused(m, (struct qkv_page_types){.v = &qkv_page_type_q8_0}, parts, 3);
     qkv_model_free(m);
     m = fixture_model(ctx, alone, wide, 2, 3, 0.2);
     refused(m, (struct qkv_page_types){.k = packed, .v = packed}, keys, 4);

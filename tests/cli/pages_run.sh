@@ -163,6 +163,7 @@ mkdir ../home/models && cp -r "$published/sentences" ../home/models/all-MiniLM-L
 # The folder of a GPT-2, with a tokenizer of fewer than its 128 ids.
 cp -r "$published/gpt2" gpt2
 cp "$SOURCE/tests/golden/gguf/gpt2_11_005_usual.gguf" model.gguf
+try 0 "$QKV" quantize run --to q8_0 --out small.gguf
 cp gpt2/case.safetensors case.safetensors
 cp gpt2/case.safetensors llama.safetensors
 printf '%s' {a..z} {A..Z} {0..9} ' ,.?!' >letters.txt
