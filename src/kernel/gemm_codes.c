@@ -200,12 +200,13 @@ static void product_item(void *argument, size_t item, int thread) {
     for (size_t i = begin; i < end; i++) {
         const struct panel panel = panel_at(p->kernels, p->weights, call->N, i);
         if (!call->packed) panel_pack(p->kernels, &panel, call->K, own);
-        const struct qkv_codes_work work = {.panel = call->packed ? (const char *)call->packed + panel.at : own,
+        const struct qkv_codes_work work = {.type = qkv_types[panel.part->dtype],
+                                            .panel = call->packed ? (const char *)call->packed + panel.at : own,
                                             .x = p->x + row * (call->K / 32 * QKV_CODES_X_WORDS),
                                             .rows = rows,
                                             .K = call->K,
                                             .sums = sums};
-        p->kernels->multiply(qkv_types[panel.part->dtype])(&work);
+        p->kernels->multiply(work.type)(&work);
         put_sums(p, sums, row, rows, &panel);
         column = qkv_min(column, panel.column);
         columns += panel.rows;

@@ -202,7 +202,8 @@ QKV_INLINE void codes_tile(const struct shape s, const size_t rows, const struct
         for (size_t r = 0; r < rows; r++) total[r] = less[r] = vi_set(0);
         for (size_t g = 0; g < groups; g++, x += x_words) {
             QKV_UNROLL_LOOP
-            for (size_t line = 0; line < group_bytes; line += 64) QKV_PREFETCH(block + g * group_bytes + line + AHEAD);
+            for (size_t line = 0; line < group_bytes; line += 64)
+                QKV_PREFETCH((const void *)((uintptr_t)block + g * group_bytes + line + AHEAD));
             const unsigned char *own = scales + g * (32 / s.part) * W;
             if (s.bits == 8) {
                 codes_group_bytes(s, rows, block + g * group_bytes, x, own, total);
@@ -232,6 +233,17 @@ QKV_INLINE void codes_rows(const struct shape s, const struct qkv_codes_work *w)
     for (; row < w->rows; row++) codes_tile(s, 1, w, row);
 }
 
+#if defined(QKV_CODES_PLAIN)
+/* One kernel for all shapes: plain C is not made for speed, and this one is small. */
+static void multiply_any(const struct qkv_codes_work *w) {
+    const struct qkv_type_codes *c = w->type->codes;
+    codes_rows((struct shape){w->type->block, c->part, c->bits, c->low, c->scales, c->minimum}, w);
+}
+
+static qkv_codes_multiply *multiply(const struct qkv_type *type) {
+    return type->codes ? multiply_any : NULL;
+}
+#else
 /* Every shape that blocks of types have: X(name, numbers of a block, of a part, bits, low, scales, minimum). */
 #define SHAPES(X)                                                                                                      \
     X(bytes, 32, 32, 8, -128, false, false)                                                                            \
@@ -268,6 +280,7 @@ static qkv_codes_multiply *multiply(const struct qkv_type *type) {
     }
     return NULL;
 }
+#endif
 
 const struct qkv_codes_kernels QKV_T(codes_kernels) = {.unit = QKV_CODES_UNIT,
                                                        .native = QKV_CODES_NATIVE,

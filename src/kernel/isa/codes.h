@@ -21,6 +21,7 @@ enum { QKV_CODES_X_WORDS = 12 }; /* of a row in a group */
 
 /* The product of some rows of packed x, from the first of a tile on, with a panel. */
 struct qkv_codes_work {
+    const struct qkv_type *type; /* of the weights */
     const void *panel;
     const uint32_t *x;
     size_t rows, K;

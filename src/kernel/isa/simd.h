@@ -89,14 +89,6 @@
 #define QKV_WHOLE(n) false
 #endif
 
-/* A sum keeps its place in the order of additions: compilers reorder those of integers until the sums of a tile no longer
- * fit into registers. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(QKV_EMULATE_X86)
-#define QKV_KEEP(sum) __asm__("" : "+v"(sum))
-#else
-#define QKV_KEEP(sum) ((void)(sum))
-#endif
-
 /* Prefetches memory that will be read soon. */
 #if defined(__GNUC__)
 #define QKV_PREFETCH(address) __builtin_prefetch((address), 0, 2)
@@ -250,6 +242,7 @@ QKV_INLINE vi vi_load_words_n(const uint16_t *p, size_t n) {
 #if !defined(QKV_CODES_UNIT)
 /* Products of codes (codes.c), where a vector is W words of four bytes, or of two integers of 16 bits, a pair. Sums of
  * pairs wrap around. */
+#define QKV_CODES_PLAIN  1
 #define QKV_CODES_UNIT   "plain C"
 #define QKV_CODES_NATIVE false
 #define QKV_CODES_TILE   4

@@ -211,6 +211,9 @@ QKV_INLINE vf f16_of_words(vi words) {
     return _mm256_cvtph_ps(_mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
 
+/* A sum keeps its place in the order of additions: compilers reorder those of integers until the sums of a tile no
+ * longer fit into registers. */
+#define QKV_KEEP(sum) __asm__("" : "+x"(sum))
 QKV_INLINE vi codes_load(const unsigned char *p) {
     return _mm256_loadu_si256((const __m256i *)(const void *)p);
 }

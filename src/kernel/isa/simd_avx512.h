@@ -338,6 +338,13 @@ QKV_INLINE double vd_sum(vd a) {
     return _mm_cvtsd_f64(_mm_add_sd(t, _mm_unpackhi_pd(t, t)));
 }
 
+/* A sum keeps its place in the order of additions: compilers reorder those of integers until the sums of a tile no
+ * longer fit into registers. */
+#if defined(QKV_EMULATE_X86)
+#define QKV_KEEP(sum) ((void)(sum))
+#else
+#define QKV_KEEP(sum) __asm__("" : "+v"(sum))
+#endif
 QKV_INLINE vi codes_load(const unsigned char *p) {
     return _mm512_loadu_si512(p);
 }
