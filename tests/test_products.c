@@ -70,6 +70,17 @@ static enum qkv_dtype random_weight(struct qkv_random *r, const struct qkv_produ
     return type;
 }
 
+/* Rows of which all numbers are 1 or −1, so that all codes are at an end of their range: the same, or in turn, or two
+ * by two. The largest sums must fit. */
+static void fill_extremes(struct qkv_random *r, struct numbers *n) {
+    for (size_t row = 0; row < n->M + n->N; row++) {
+        float *to = row < n->M ? n->x + row * n->K : n->w + (row - n->M) * n->K;
+        const size_t run = (size_t)1 << qkv_random_below(r, 3), sign = qkv_random_below(r, 2);
+        const bool same = qkv_random_below(r, 2);
+        for (size_t k = 0; k < n->K; k++) to[k] = ((same ? 0 : k / run) + sign) % 2 ? -1 : 1;
+    }
+}
+
 static struct numbers random_numbers(const struct qkv_context *ctx, struct qkv_random *r,
                                      const struct qkv_product *row) {
     const size_t block = qkv_types[row->form]->block, most = qkv_random_below(r, 4) ? 40 : 300;
@@ -80,6 +91,7 @@ static struct numbers random_numbers(const struct qkv_context *ctx, struct qkv_r
     n.form = malloc(qkv_type_span(row->form, n.M * n.K));
     test_fill(r, n.x, n.M * n.K, 1);
     test_fill(r, n.w, n.N * n.K, 1);
+    if (row->serves && qkv_random_below(r, 2)) fill_extremes(r, &n);
     if (row->round)
         row->round(ctx, n.form, n.x, n.M * n.K);
     else
@@ -92,6 +104,8 @@ static struct numbers random_numbers(const struct qkv_context *ctx, struct qkv_r
         void *bytes = malloc(qkv_type_span(weight, n.N * n.K));
         rows = row->serves && i + 1 < PARTS ? test_between(r, 1, n.N - first) : n.N - first;
         qkv_from_float(bytes, n.w + first * n.K, weight, rows * n.K);
+        if (weight == QKV_Q8_0 && qkv_random_below(r, 2)) /* files may have a code that no quantiser chooses */
+            for (size_t k = 0; k < rows * n.K / 32; k++) memset((char *)bytes + k * 34 + 2, -128, 32);
         qkv_to_float(n.w + first * n.K, bytes, weight, rows * n.K);
         n.part[i] = (struct qkv_stored_part){weight, bytes, rows};
     }

@@ -23,13 +23,6 @@ enum {
     AHEAD = 2048  /* bytes that are read ahead */
 };
 
-QKV_INLINE size_t shape_words(const struct shape s) {
-    return (size_t)s.bits;
-}
-QKV_INLINE size_t shape_parts(const struct shape s) {
-    return s.block / s.part;
-}
-
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
 static void pack_word(unsigned char *group, size_t word, size_t row, uint32_t value) {
@@ -121,10 +114,6 @@ QKV_INLINE vi x_word(const uint32_t *x, const size_t rows, const size_t i, const
     return vi_set(x[i * rows + r]);
 }
 
-QKV_INLINE int codes_log2(const int n) {
-    return n == 1 ? 0 : n == 2 ? 1 : n == 4 ? 2 : n == 8 ? 3 : n == 16 ? 4 : 5;
-}
-
 /* Adds the products of a group. Sums of pairs have 16 bits: they hold 32 products of codes of 4 bits, with or without
  * `low`, and of 5 bits with it, and 16 of others; so they are added to the totals when a part ends, or before. */
 QKV_INLINE void codes_group(const struct shape s, const size_t rows, const unsigned char *group, const uint32_t *x,
@@ -143,7 +132,7 @@ QKV_INLINE void codes_group(const struct shape s, const size_t rows, const unsig
         }
         QKV_UNROLL_LOOP
         for (size_t r = 0; r < rows; r++)
-            sum[r] = s.low ? codes_less(sum[r], x_word(x, rows, X_PAIRS + h, r), codes_log2(-s.low)) : sum[r];
+            sum[r] = s.low ? codes_offset(sum[r], x_word(x, rows, X_PAIRS + h, r), s.low) : sum[r];
         QKV_UNROLL_LOOP
         for (size_t r = 0; r < rows; r++)
             total[r] = h == 1 || halves ? codes_scaled(total[r], sum[r], scale[s.part == 16 ? h : 0]) : total[r];
@@ -176,18 +165,16 @@ QKV_INLINE vf codes_halves(const unsigned char *p) {
 /* Adds the minimums of a group, times the sums of x. */
 QKV_INLINE void codes_minimums(const struct shape s, const size_t rows, const unsigned char *minimums,
                                const uint32_t *x, vi *less) {
-    const vi pair = !s.scales      ? vi_set(0x00010001)
-                    : s.part == 16 ? codes_load_pairs(minimums)
-                                   : codes_load_twice(minimums);
+    const vi pair = !s.scales ? codes_twice(1) : s.part == 16 ? codes_load_pairs(minimums) : codes_load_twice(minimums);
     QKV_UNROLL_LOOP
     for (size_t r = 0; r < rows; r++) less[r] = codes_dot_pairs(less[r], pair, x_word(x, rows, X_SUMS, r));
 }
 
 /* Some rows of x. */
 QKV_INLINE void codes_tile(const struct shape s, const size_t rows, const struct qkv_codes_work *w, size_t row) {
-    const size_t parts = s.scales ? shape_parts(s) : 0, groups = s.block / 32;
-    const size_t group_bytes = shape_words(s) * WORD;
-    const size_t bytes = groups * group_bytes + parts * W * (s.minimum ? 2 : 1) + 2 * W * (s.minimum ? 2 : 1);
+    const size_t parts = s.scales ? s.block / s.part : 0, groups = s.block / 32;
+    const size_t group_bytes = (size_t)s.bits * WORD;
+    const size_t bytes = qkv_codes_row_bytes(w->type, s.block) * W;
     const size_t x_words = QKV_CODES_X_WORDS * rows;
     const unsigned char *block = w->panel;
     const uint32_t *x = w->x + row * (w->K / 32 * QKV_CODES_X_WORDS);
@@ -234,6 +221,7 @@ QKV_INLINE void codes_rows(const struct shape s, const struct qkv_codes_work *w)
 }
 
 #if defined(QKV_CODES_PLAIN)
+enum { NATIVE = false };
 /* One kernel for all shapes: plain C is not made for speed, and this one is small. */
 static void multiply_any(const struct qkv_codes_work *w) {
     const struct qkv_type_codes *c = w->type->codes;
@@ -244,6 +232,7 @@ static qkv_codes_multiply *multiply(const struct qkv_type *type) {
     return type->codes ? multiply_any : NULL;
 }
 #else
+enum { NATIVE = true };
 /* Every shape that blocks of types have: X(name, numbers of a block, of a part, bits, low, scales, minimum). */
 #define SHAPES(X)                                                                                                      \
     X(bytes, 32, 32, 8, -128, false, false)                                                                            \
@@ -282,9 +271,5 @@ static qkv_codes_multiply *multiply(const struct qkv_type *type) {
 }
 #endif
 
-const struct qkv_codes_kernels QKV_T(codes_kernels) = {.unit = QKV_CODES_UNIT,
-                                                       .native = QKV_CODES_NATIVE,
-                                                       .nr = W,
-                                                       .tile = QKV_CODES_TILE,
-                                                       .pack = pack,
-                                                       .multiply = multiply};
+const struct qkv_codes_kernels QKV_T(codes_kernels) = {
+    .unit = QKV_CODES_UNIT, .native = NATIVE, .nr = W, .tile = QKV_CODES_TILE, .pack = pack, .multiply = multiply};

@@ -52,8 +52,7 @@ struct qkv_codes_kernels {
 static inline size_t qkv_codes_row_bytes(const struct qkv_type *type, size_t K) {
     const struct qkv_type_codes *codes = type->codes;
     const size_t parts = codes->scales ? type->block / codes->part : 0, own = codes->minimum ? 2 : 1;
-    const size_t bits = codes->bits == 8 ? 8 : (size_t)codes->bits;
-    return K / type->block * (type->block / 8 * bits + parts * own + sizeof(uint16_t) * own);
+    return K / type->block * (type->block / 8 * (size_t)codes->bits + parts * own + sizeof(uint16_t) * own);
 }
 
 #endif

@@ -242,10 +242,9 @@ QKV_INLINE vi vi_load_words_n(const uint16_t *p, size_t n) {
 #if !defined(QKV_CODES_UNIT)
 /* Products of codes (codes.c), where a vector is W words of four bytes, or of two integers of 16 bits, a pair. Sums of
  * pairs wrap around. */
-#define QKV_CODES_PLAIN  1
-#define QKV_CODES_UNIT   "plain C"
-#define QKV_CODES_NATIVE false
-#define QKV_CODES_TILE   4
+#define QKV_CODES_PLAIN 1
+#define QKV_CODES_UNIT  "plain C"
+#define QKV_CODES_TILE  4
 struct codes_words {
     uint32_t lane[W];
 };
@@ -296,12 +295,12 @@ QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
     }
     return vi_load(s.lane);
 }
-/* Takes 2^bits · a pair off. */
-QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
+/* Adds `low` times a pair to such sums. */
+QKV_INLINE vi codes_offset(vi sum, vi pair, const int low) {
     struct codes_words s = codes_words_of(sum), p = codes_words_of(pair);
     for (size_t i = 0; i < W; i++)
-        s.lane[i] = codes_pair(codes_half(s.lane[i], 0) - codes_half(p.lane[i], 0) * (1 << bits),
-                               codes_half(s.lane[i], 1) - codes_half(p.lane[i], 1) * (1 << bits));
+        s.lane[i] = codes_pair(codes_half(s.lane[i], 0) + codes_half(p.lane[i], 0) * low,
+                               codes_half(s.lane[i], 1) + codes_half(p.lane[i], 1) * low);
     return vi_load(s.lane);
 }
 /* Adds the products of two pairs to an integer. */
@@ -311,17 +310,6 @@ QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
         t.lane[i] += (uint32_t)(codes_half(c.lane[i], 0) * codes_half(d.lane[i], 0)) +
                      (uint32_t)(codes_half(c.lane[i], 1) * codes_half(d.lane[i], 1));
     return vi_load(t.lane);
-}
-/* A scale for codes_scaled: one for all rows, or W bytes. */
-QKV_INLINE vi codes_scale(const int scale) {
-    return vi_set(codes_pair(scale, scale));
-}
-QKV_INLINE vi codes_load_scale(const unsigned char *p) {
-    return codes_load_twice(p);
-}
-/* Adds the sums of codes_dot, times a scale. */
-QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
-    return codes_dot_pairs(total, sum, scale);
 }
 /* Adds the products of four codes with signs and four of x. */
 QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {
@@ -334,6 +322,36 @@ QKV_INLINE vi codes_times(vi a, vi b) {
     struct codes_words c = codes_words_of(a), d = codes_words_of(b);
     for (size_t i = 0; i < W; i++) c.lane[i] *= d.lane[i];
     return vi_load(c.lane);
+}
+#endif
+
+/* Sums of codes_dot are pairs or, where it adds all four products of a word, integers (QKV_CODES_WHOLE). A scale is the
+ * same for all rows, or one of W bytes. codes_scaled adds sums times a scale to integers. */
+QKV_INLINE vi codes_twice(const int value) {
+    return vi_set(((uint32_t)value & 0xffff) | (uint32_t)value << 16);
+}
+#if defined(QKV_CODES_WHOLE)
+QKV_INLINE vi codes_offset(vi sum, vi pair, const int low) {
+    return codes_dot_pairs(sum, pair, codes_twice(low));
+}
+QKV_INLINE vi codes_scale(const int scale) {
+    return vi_set((uint32_t)scale);
+}
+QKV_INLINE vi codes_load_scale(const unsigned char *p) {
+    return codes_load_bytes(p);
+}
+QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
+    return vi_add(total, codes_times(sum, scale));
+}
+#else
+QKV_INLINE vi codes_scale(const int scale) {
+    return codes_twice(scale);
+}
+QKV_INLINE vi codes_load_scale(const unsigned char *p) {
+    return codes_load_twice(p);
+}
+QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
+    return codes_dot_pairs(total, sum, scale);
 }
 #endif
 /* W words of two halves, at any address. */

@@ -231,28 +231,18 @@ QKV_INLINE vi codes_times(vi a, vi b) {
     return _mm256_mullo_epi32(a, b);
 }
 #if !defined(QKV_CODES_UNIT)
-#define QKV_CODES_UNIT   "pairs of 8-bit products"
-#define QKV_CODES_NATIVE true
-#define QKV_CODES_TILE   4 /* 4 sums, totals and minimums, a code, a word of x and a mask of 16 registers */
+#define QKV_CODES_UNIT "pairs of 8-bit products"
+#define QKV_CODES_TILE 4 /* 4 sums, totals and minimums, a code, a word of x and a mask of 16 registers */
 QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
     sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(code, x));
     QKV_KEEP(sum);
     return sum;
 }
-QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
-    return _mm256_sub_epi16(sum, _mm256_slli_epi16(pair, bits));
+QKV_INLINE vi codes_offset(vi sum, vi pair, const int low) {
+    return _mm256_add_epi16(sum, _mm256_mullo_epi16(pair, _mm256_set1_epi16((short)low)));
 }
 QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
     return _mm256_add_epi32(total, _mm256_madd_epi16(a, b));
-}
-QKV_INLINE vi codes_scale(const int scale) {
-    return _mm256_set1_epi16((short)scale);
-}
-QKV_INLINE vi codes_load_scale(const unsigned char *p) {
-    return codes_load_twice(p);
-}
-QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
-    return codes_dot_pairs(total, sum, scale);
 }
 /* |code| is at most 128, |x| at most 127: two products fit in 16 bits. */
 QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {

@@ -366,28 +366,18 @@ QKV_INLINE vi codes_signed(vi x, vi code) {
     return _mm512_mask_sub_epi8(x, _mm512_movepi8_mask(code), _mm512_setzero_si512(), x);
 }
 #if !defined(QKV_CODES_UNIT)
-#define QKV_CODES_UNIT   "pairs of 8-bit products"
-#define QKV_CODES_NATIVE true
-#define QKV_CODES_TILE   8 /* 8 sums, totals and minimums, a code, a word of x and a mask of 32 registers */
+#define QKV_CODES_UNIT "pairs of 8-bit products"
+#define QKV_CODES_TILE 8 /* 8 sums, totals and minimums, a code, a word of x and a mask of 32 registers */
 QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
     sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16(code, x));
     QKV_KEEP(sum);
     return sum;
 }
-QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
-    return _mm512_sub_epi16(sum, _mm512_slli_epi16(pair, (unsigned)bits));
+QKV_INLINE vi codes_offset(vi sum, vi pair, const int low) {
+    return _mm512_add_epi16(sum, _mm512_mullo_epi16(pair, _mm512_set1_epi16((short)low)));
 }
 QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
     return _mm512_add_epi32(total, _mm512_madd_epi16(a, b));
-}
-QKV_INLINE vi codes_scale(const int scale) {
-    return _mm512_set1_epi16((short)scale);
-}
-QKV_INLINE vi codes_load_scale(const unsigned char *p) {
-    return codes_load_twice(p);
-}
-QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
-    return codes_dot_pairs(total, sum, scale);
 }
 /* |code| is at most 128, |x| at most 127: two products fit in 16 bits. */
 QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {

@@ -7,9 +7,9 @@
 #define QKV_ISA_NEEDS_avx512vnni   "avx512_vnni"
 #define QKV_ISA_OPTIONS_avx512vnni "-mavx512vnni"
 
-#define QKV_CODES_UNIT   "8-bit dot products"
-#define QKV_CODES_NATIVE true
-#define QKV_CODES_TILE   8
+#define QKV_CODES_UNIT  "8-bit dot products"
+#define QKV_CODES_WHOLE 1
+#define QKV_CODES_TILE  8
 #include "kernel/isa/simd_avx512.h"
 
 /* Sums are integers of 32 bits. */
@@ -20,18 +20,6 @@ QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
 }
 QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
     return _mm512_dpwssd_epi32(total, a, b);
-}
-QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
-    return codes_dot_pairs(sum, pair, _mm512_set1_epi16((short)-(1 << bits)));
-}
-QKV_INLINE vi codes_scale(const int scale) {
-    return vi_set((uint32_t)scale);
-}
-QKV_INLINE vi codes_load_scale(const unsigned char *p) {
-    return codes_load_bytes(p);
-}
-QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
-    return vi_add(total, codes_times(sum, scale));
 }
 QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {
     return codes_dot(total, _mm512_abs_epi8(code), codes_signed(x, code));

@@ -7,9 +7,9 @@
 #define QKV_ISA_NEEDS_avxvnni   "avx_vnni"
 #define QKV_ISA_OPTIONS_avxvnni "-mavxvnni"
 
-#define QKV_CODES_UNIT   "8-bit dot products"
-#define QKV_CODES_NATIVE true
-#define QKV_CODES_TILE   4
+#define QKV_CODES_UNIT  "8-bit dot products"
+#define QKV_CODES_WHOLE 1
+#define QKV_CODES_TILE  4
 #if defined(QKV_EMULATE_X86) /* in tests only */
 #include "emulate_x86.h"
 #endif
@@ -23,18 +23,6 @@ QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
 }
 QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
     return _mm256_dpwssd_avx_epi32(total, a, b);
-}
-QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
-    return codes_dot_pairs(sum, pair, _mm256_set1_epi16((short)-(1 << bits)));
-}
-QKV_INLINE vi codes_scale(const int scale) {
-    return vi_set((uint32_t)scale);
-}
-QKV_INLINE vi codes_load_scale(const unsigned char *p) {
-    return codes_load_bytes(p);
-}
-QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
-    return vi_add(total, codes_times(sum, scale));
 }
 QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {
     return codes_dot(total, _mm256_abs_epi8(code), _mm256_sign_epi8(x, code));

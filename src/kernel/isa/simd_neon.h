@@ -294,26 +294,15 @@ QKV_INLINE vi codes_dot_pairs(vi total, vi a, vi b) {
     return vaddq_u32(total, vreinterpretq_u32_s32(vpaddq_s32(low, high)));
 }
 #if !defined(QKV_CODES_UNIT)
-#define QKV_CODES_UNIT   "pairs of 8-bit products"
-#define QKV_CODES_NATIVE true
-#define QKV_CODES_TILE   4
+#define QKV_CODES_UNIT "pairs of 8-bit products"
+#define QKV_CODES_TILE 4
 QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
     const int8x16_t c = vreinterpretq_s8_u32(code), d = vreinterpretq_s8_u32(x);
     const int16x8_t pairs = vpaddq_s16(vmull_s8(vget_low_s8(c), vget_low_s8(d)), vmull_high_s8(c, d));
     return vreinterpretq_u32_s16(vaddq_s16(vreinterpretq_s16_u32(sum), pairs));
 }
-QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
-    const int16x8_t shifted = vshlq_s16(vreinterpretq_s16_u32(pair), vdupq_n_s16((int16_t)bits));
-    return vreinterpretq_u32_s16(vsubq_s16(vreinterpretq_s16_u32(sum), shifted));
-}
-QKV_INLINE vi codes_scale(const int scale) {
-    return vreinterpretq_u32_s16(vdupq_n_s16((int16_t)scale));
-}
-QKV_INLINE vi codes_load_scale(const unsigned char *p) {
-    return codes_load_twice(p);
-}
-QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
-    return codes_dot_pairs(total, sum, scale);
+QKV_INLINE vi codes_offset(vi sum, vi pair, const int low) {
+    return vreinterpretq_u32_s16(vmlaq_n_s16(vreinterpretq_s16_u32(sum), vreinterpretq_s16_u32(pair), (int16_t)low));
 }
 /* A pair is at most 128 · 127 · 2, which fits in 16 bits. */
 QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {

@@ -7,27 +7,15 @@
 #define QKV_ISA_NEEDS_neondot   "asimddp"
 #define QKV_ISA_OPTIONS_neondot "-march=armv8.2-a+dotprod"
 
-#define QKV_CODES_UNIT   "8-bit dot products"
-#define QKV_CODES_NATIVE true
-#define QKV_CODES_TILE   8
+#define QKV_CODES_UNIT  "8-bit dot products"
+#define QKV_CODES_WHOLE 1
+#define QKV_CODES_TILE  8
 #include "kernel/isa/simd_neon.h"
 
 /* Sums are integers of 32 bits. */
 QKV_INLINE vi codes_dot(vi sum, vi code, vi x) {
     return vreinterpretq_u32_s32(
         vdotq_s32(vreinterpretq_s32_u32(sum), vreinterpretq_s8_u32(code), vreinterpretq_s8_u32(x)));
-}
-QKV_INLINE vi codes_less(vi sum, vi pair, const int bits) {
-    return codes_dot_pairs(sum, pair, vreinterpretq_u32_s16(vdupq_n_s16((int16_t) - (1 << bits))));
-}
-QKV_INLINE vi codes_scale(const int scale) {
-    return vi_set((uint32_t)scale);
-}
-QKV_INLINE vi codes_load_scale(const unsigned char *p) {
-    return codes_load_bytes(p);
-}
-QKV_INLINE vi codes_scaled(vi total, vi sum, vi scale) {
-    return vi_add(total, codes_times(sum, scale));
 }
 QKV_INLINE vi codes_dot_bytes(vi total, vi code, vi x) {
     return codes_dot(total, code, x);
