@@ -28,4 +28,23 @@ static inline void load_or_fail(struct qkv_context *ctx, const char *folder, str
     if (qkv_model_load(ctx, folder, model)) fail_msg("%s: %s", folder, qkv_message(ctx));
 }
 
+/* A model in fp32, in a context of its own. */
+struct opened {
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+};
+
+static inline struct opened open_path(const char *path) {
+    struct opened o;
+    assert_int_equal(qkv_context_create(&o.ctx, NULL), QKV_OK);
+    qkv_context_set_precision(o.ctx, QKV_FP32);
+    load_or_fail(o.ctx, path, &o.model);
+    return o;
+}
+
+static inline void close_opened(struct opened *o) {
+    qkv_model_free(o->model);
+    qkv_context_free(o->ctx);
+}
+
 #endif

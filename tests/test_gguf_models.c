@@ -9,24 +9,6 @@
 
 #include "model/spec.h"
 
-struct opened {
-    struct qkv_context *ctx;
-    struct qkv_model *model;
-};
-
-static struct opened open_path(const char *path) {
-    struct opened o;
-    assert_int_equal(qkv_context_create(&o.ctx, NULL), QKV_OK);
-    qkv_context_set_precision(o.ctx, QKV_FP32);
-    load_or_fail(o.ctx, path, &o.model);
-    return o;
-}
-
-static void close_opened(struct opened *o) {
-    qkv_model_free(o->model);
-    qkv_context_free(o->ctx);
-}
-
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
 /* llama.cpp has GELU as a table of half precision. */

@@ -10,24 +10,6 @@
 #include "io/gguf_write.h"
 #include "model/spec.h"
 
-struct opened {
-    struct qkv_context *ctx;
-    struct qkv_model *model;
-};
-
-static struct opened open_path(const char *path) {
-    struct opened o;
-    assert_int_equal(qkv_context_create(&o.ctx, NULL), QKV_OK);
-    qkv_context_set_precision(o.ctx, QKV_FP32);
-    load_or_fail(o.ctx, path, &o.model);
-    return o;
-}
-
-static void close_opened(struct opened *o) {
-    qkv_model_free(o->model);
-    qkv_context_free(o->ctx);
-}
-
 /* ---- the writer -------------------------------------------------------------------------------------------------- */
 
 static void expect_json(const struct qkv_gguf *g, const char *key, const char *text) {

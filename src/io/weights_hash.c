@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "io/gguf.h"
 #include "io/io.h"
 #include "io/published_files.h"
 
@@ -31,7 +32,9 @@ enum qkv_status qkv_weights_hash(struct qkv_context *ctx, const char *path, uint
     if (!status && !found) status = qkv_published_open(ctx, place.folder, true, &published, spec);
     qkv_spec_free(spec);
     free(spec);
-    if (!status && !published) status = hash_add(ctx, place.weights, bytes, hash);
+    /* a GGUF file of architecture qkv is neither a folder of ours nor published */
+    const char *own = !found && qkv_gguf_is(place.folder) ? place.folder : place.weights;
+    if (!status && !published) status = hash_add(ctx, own, bytes, hash);
     for (size_t i = 0; published && i < published->count && !status; i++)
         status = hash_add(ctx, published->files[i].path, bytes, hash);
     qkv_published_close(published);

@@ -169,9 +169,9 @@ static void x_pack_tile(const struct product *p, size_t row, size_t rows) {
                 (const unsigned char *)p->call->a.data + (row + r) * p->ldx + k / form * TYPE_FORM_BYTES(form);
             uint32_t words[QKV_CODES_X_WORDS];
             memcpy(words, block + TYPE_FORM_CODES(form) + k % form, 32);
-            memcpy(words + 8, block + TYPE_FORM_PAIRS + k % form / 4, 8);
-            memcpy(words + 10, block + TYPE_FORM_SUMS(form) + k % form / 8, 4);
-            memcpy(words + 11, block, 4);
+            memcpy(words + QKV_CODES_X_PAIRS, block + TYPE_FORM_PAIRS + k % form / 4, 8);
+            memcpy(words + QKV_CODES_X_SUMS, block + TYPE_FORM_SUMS(form) + k % form / 8, 4);
+            memcpy(words + QKV_CODES_X_SCALE, block, 4);
             for (size_t i = 0; i < QKV_CODES_X_WORDS; i++) out[i * rows + r] = words[i];
         }
     }

@@ -26,6 +26,11 @@ try 0 "$QKV" eval run.gguf --data text.txt
 try 0 "$QKV" info run.gguf
 has out 'parameters'
 
+# ---- fine-tuning one, of the architecture that only qkv reads too ----
+try 0 "$QKV" quantize run --to Q4_0 --family qkv -o own.gguf
+try 0 "$QKV" train --from own.gguf --data text.txt --steps 1 --batch 1 --out tuned
+has err 'weights of own.gguf are [a-z0-9_]*; the run learns fp32 copies of them'
+
 # ---- the output ----
 refuse 1 'run.gguf exists.*--force' "$QKV" quantize run --to q4_1 -o run.gguf
 try 0 "$QKV" quantize run --to q4_1 -o run.gguf --force

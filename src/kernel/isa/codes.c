@@ -109,7 +109,6 @@ QKV_INLINE vi codes_word_of(const struct shape s, const unsigned char *group, co
 }
 
 /* A group of x: word i of row r. */
-enum { X_PAIRS = 8, X_SUMS = 10, X_SCALE = 11 };
 QKV_INLINE vi x_word(const uint32_t *x, const size_t rows, const size_t i, const size_t r) {
     return vi_set(x[i * rows + r]);
 }
@@ -132,7 +131,7 @@ QKV_INLINE void codes_group(const struct shape s, const size_t rows, const unsig
         }
         QKV_UNROLL_LOOP
         for (size_t r = 0; r < rows; r++)
-            sum[r] = s.low ? codes_offset(sum[r], x_word(x, rows, X_PAIRS + h, r), s.low) : sum[r];
+            sum[r] = s.low ? codes_offset(sum[r], x_word(x, rows, QKV_CODES_X_PAIRS + h, r), s.low) : sum[r];
         QKV_UNROLL_LOOP
         for (size_t r = 0; r < rows; r++)
             total[r] = h == 1 || halves ? codes_scaled(total[r], sum[r], scale[s.part == 16 ? h : 0]) : total[r];
@@ -167,7 +166,7 @@ QKV_INLINE void codes_minimums(const struct shape s, const size_t rows, const un
                                const uint32_t *x, vi *less) {
     const vi pair = !s.scales ? codes_twice(1) : s.part == 16 ? codes_load_pairs(minimums) : codes_load_twice(minimums);
     QKV_UNROLL_LOOP
-    for (size_t r = 0; r < rows; r++) less[r] = codes_dot_pairs(less[r], pair, x_word(x, rows, X_SUMS, r));
+    for (size_t r = 0; r < rows; r++) less[r] = codes_dot_pairs(less[r], pair, x_word(x, rows, QKV_CODES_X_SUMS, r));
 }
 
 /* Some rows of x. */
@@ -204,7 +203,7 @@ QKV_INLINE void codes_tile(const struct shape s, const size_t rows, const struct
         const vf d = codes_halves(ends), dmin = s.minimum ? codes_halves(ends + 2 * W) : d;
         QKV_UNROLL_LOOP
         for (size_t r = 0; r < rows; r++) {
-            const vf x_scale = vf_from_bits(x_word(x - x_words, rows, X_SCALE, r));
+            const vf x_scale = vf_from_bits(x_word(x - x_words, rows, QKV_CODES_X_SCALE, r));
             sum[r] = vf_fma(vf_mul(d, x_scale), vf_from_int(total[r]), sum[r]);
             if (s.minimum) sum[r] = vf_fnma(vf_mul(dmin, x_scale), vf_from_int(less[r]), sum[r]);
         }

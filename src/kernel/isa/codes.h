@@ -17,7 +17,7 @@
 /* x is packed for the kernels in tiles of `tile` rows; the rows that are left fill tiles of 2 rows, and of 1. A tile has
  * groups of 32 numbers of its rows, one after the other: eight words of four codes, a word of each row after the other,
  * then so two words of pairs of sums, one of sums, and the scale of the block. */
-enum { QKV_CODES_X_WORDS = 12 }; /* of a row in a group */
+enum { QKV_CODES_X_PAIRS = 8, QKV_CODES_X_SUMS = 10, QKV_CODES_X_SCALE = 11, QKV_CODES_X_WORDS = 12 };
 
 /* The product of some rows of packed x, from the first of a tile on, with a panel. */
 struct qkv_codes_work {
