@@ -83,6 +83,17 @@ static const struct cli_rule rules[] = {
 
 /* ---- a text ------------------------------------------------------------------------------------------------------ */
 
+/* What a result is about. */
+static void print_over(const struct qkv_evaluation *e, bool documents) {
+    char number[2][CLI_NUMBER];
+    printf("over             %s tokens (%s bytes), in %.1f s\n", cli_grouped(number[0], e->tokens),
+           cli_grouped(number[1], e->bytes), e->seconds);
+    if (e->unknown)
+        printf("unknown          %s of the tokens: what they stand for is not in the vocabulary\n",
+               cli_grouped(number[0], e->unknown));
+    if (documents) printf("documents        apart: each predicted from its own tokens, its first not at all\n");
+}
+
 static int print_text(const struct qkv_evaluation *e, bool documents, bool json) {
     if (json) {
         struct qkv_json out = cli_json();
@@ -98,16 +109,10 @@ static int print_text(const struct qkv_evaluation *e, bool documents, bool json)
         qkv_json_end(&out, '}');
         return cli_json_end(&out);
     }
-    char number[2][CLI_NUMBER];
-    printf("loss           %.4f nats a token\n", e->loss);
-    printf("perplexity     %.4g\n", e->perplexity);
-    printf("bits per byte  %.4f\n", e->bits_per_byte);
-    printf("over           %s tokens (%s bytes), in %.1f s\n", cli_grouped(number[0], e->tokens),
-           cli_grouped(number[1], e->bytes), e->seconds);
-    if (e->unknown)
-        printf("unknown        %s of the tokens: what they stand for is not in the vocabulary\n",
-               cli_grouped(number[0], e->unknown));
-    if (documents) printf("documents      apart: each predicted from its own tokens, its first not at all\n");
+    printf("loss             %.4f nats a token\n", e->loss);
+    printf("perplexity       %.4g\n", e->perplexity);
+    printf("bits per byte    %.4f\n", e->bits_per_byte);
+    print_over(e, documents);
     return CLI_DONE;
 }
 
@@ -124,7 +129,7 @@ static int print_divergence_json(const struct qkv_divergence *d, bool documents)
     qkv_json_put_number(&out, "other_bits_per_byte", d->other.bits_per_byte, 9);
     qkv_json_put_number(&out, "divergence", d->divergence, 9);
     qkv_json_put_number(&out, "divergence_error", d->divergence_error, 9);
-    qkv_json_put_number(&out, "same", d->same, 9);
+    qkv_json_put_number(&out, "same_likeliest", d->same, 9);
     qkv_json_put_count(&out, "tokens", d->model.tokens);
     qkv_json_put_count(&out, "bytes", d->model.bytes);
     qkv_json_put_count(&out, "unknown", d->model.unknown);
@@ -136,16 +141,14 @@ static int print_divergence_json(const struct qkv_divergence *d, bool documents)
 
 static int print_divergence(const struct qkv_divergence *d, const char *other, bool documents, bool json) {
     if (json) return print_divergence_json(d, documents);
-    char number[2][CLI_NUMBER];
-    printf("loss           %.4f nats a token; %.4f of ", d->model.loss, d->other.loss);
+    printf("loss             %.4f nats a token; %.4f of ", d->model.loss, d->other.loss);
     cli_print_name(other, SIZE_MAX);
-    printf("\nperplexity     %.4g; %.4g\n", d->model.perplexity, d->other.perplexity);
-    printf("bits per byte  %.4f; %.4f\n", d->model.bits_per_byte, d->other.bits_per_byte);
-    printf("divergence     %.6f nats a token from the other's distribution, standard error %.6f\n", d->divergence,
+    printf("\nperplexity       %.4g; %.4g\n", d->model.perplexity, d->other.perplexity);
+    printf("bits per byte    %.4f; %.4f\n", d->model.bits_per_byte, d->other.bits_per_byte);
+    printf("divergence       %.4g nats a token from the other's distribution, standard error %.2g\n", d->divergence,
            d->divergence_error);
-    printf("same token     %.2f %% of the likeliest ones\n", 100 * d->same);
-    printf("over           %s tokens (%s bytes), in %.1f s\n", cli_grouped(number[0], d->model.tokens),
-           cli_grouped(number[1], d->model.bytes), d->model.seconds);
+    printf("likeliest token  the same for %.2f %% of the tokens\n", 100 * d->same);
+    print_over(&d->model, documents);
     return CLI_DONE;
 }
 

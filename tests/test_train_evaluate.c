@@ -437,7 +437,7 @@ static void models_that_cannot_be_compared_are_refused(void **state) {
     AGAINST(make_model(QKV_TOKENIZER_BYTES, path, NULL), NULL, "the two models have different vocabularies, of ");
     AGAINST(make_model(QKV_TOKENIZER_CHARS, upper, letters), NULL, "have different vocabularies: token ");
     AGAINST(make_model(QKV_TOKENIZER_CHARS, path, longer), &QKV_OPTIONS(qkv_evaluate_options, .context = 20),
-            "context is 20 but the smaller one of the two models is 16");
+            "context is 20 but the smaller context of the two models is 16");
 #undef AGAINST
     qkv_model_free(model);
 }

@@ -265,7 +265,7 @@ struct qkv_costs {
      * one row of each embedding table; not counted are the encoder and the projections that make keys and values from
      * its output. Where there are copies, they are counted. */
     size_t decode_bytes;
-    size_t cache_bytes_per_token; /* keys and values of all layers; fp32, or bf16 in mixed precision */
+    size_t cache_bytes_per_token; /* keys and values of all layers, in the types of the model's cache */
     size_t page_positions;        /* positions of one page of the cache */
     size_t page_bytes;            /* bytes of one page of the cache */
     size_t pages;                 /* pages that hold one sequence of `context` positions */

@@ -127,20 +127,20 @@ static enum qkv_status choice_find(struct qkv_context *ctx, const char *name, si
 enum qkv_status qkv_page_types_read(struct qkv_context *ctx, const char *text, struct qkv_page_types *types) {
     enum qkv_status status = QKV_OK;
     types->k = types->v = NULL;
-    if (!strchr(text, '=') && !strchr(text, ',')) {
+    if (!strpbrk(text, "=,;: ")) {
         status = choice_find(ctx, text, strlen(text), &types->k);
         types->v = types->k;
         return status;
     }
     for (const char *at = text; !status; at++) {
         const struct qkv_page_type **side = *at == 'k' ? &types->k : *at == 'v' ? &types->v : NULL;
-        if (!side || at[1] != '=' || *side)
+        const size_t size = side && at[1] == '=' ? strcspn(at + 2, ",;: ") : 0;
+        if (!side || at[1] != '=' || *side || (at[2 + size] && at[2 + size] != ','))
             return qkv_fail(
                 ctx, QKV_ARGUMENT,
                 "a cache is chosen by the name of a type, or as \"k=q8_0,v=bf16\" for keys and values apart, "
                 "not as \"%.80s\"",
                 text);
-        const size_t size = strcspn(at + 2, ",");
         status = choice_find(ctx, at + 2, size, side);
         at += 2 + size;
         if (!*at) break;

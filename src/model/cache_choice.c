@@ -57,6 +57,8 @@ enum qkv_status qkv_model_cache_bytes(struct qkv_model *model, const char *cache
     if (context > (size_t)model->spec.context)
         return qkv_fail(model->ctx, QKV_ARGUMENT, "a cache of %zu positions is longer than the model's context of %d",
                         context, model->spec.context);
+    status = cache_check_types(model, types);
+    if (status || !context) return status;
     status = qkv_decode_pool(model, false, types, &pool);
     if (status) return status;
     const struct qkv_page_shape shape = {.length = context, .sequences = 1};

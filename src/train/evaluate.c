@@ -145,7 +145,7 @@ static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_ev
         return qkv_tokenizer_missing(ctx, qkv_model_tokenizer_problem(e->model), NULL, QKV_TOKENIZER_FILE, "");
     if (e->sum.T > most)
         return qkv_fail(ctx, QKV_ARGUMENT, "context is %zu but %s is %zu; choose at most that", e->sum.T,
-                        e->other ? "the smaller one of the two models" : "the model's", most);
+                        e->other ? "the smaller context of the two models" : "the model's", most);
     if (!qkv_multiply(e->sum.B, e->sum.T, &n) || !qkv_add_size(n, 1, &n))
         return qkv_fail_memory(ctx, SIZE_MAX, "the ids of a batch");
     e->ids = qkv_allocate(ctx, n, sizeof *e->ids);
@@ -208,7 +208,9 @@ static enum qkv_status evaluate_report_both(const struct evaluator *e, struct qk
     const struct qkv_against_part all = qkv_against_sum(&e->sum.share);
     const double n = (double)all.tokens;
     enum qkv_status status = evaluate_report(e, all.nll[QKV_AGAINST_MODEL], (size_t)all.tokens, &out->model);
-    if (!status) status = evaluate_report(e, all.nll[QKV_AGAINST_OTHER], (size_t)all.tokens, &out->other);
+    if (status) return status;
+    status = evaluate_report(e, all.nll[QKV_AGAINST_OTHER], (size_t)all.tokens, &out->other);
+    if (status) qkv_fail_at(e->ctx, "the model to compare with");
     if (status) return status;
     if (!isfinite(all.divergence))
         return qkv_fail(e->ctx, QKV_NUMBER,

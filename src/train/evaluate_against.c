@@ -13,27 +13,30 @@ static const struct qkv_spec *against_spec(const struct qkv_against *a, size_t i
     return qkv_model_spec(a->models[i]);
 }
 
+static enum qkv_status against_check_vocab(struct qkv_context *ctx, int one, int two) {
+    if (one == two) return QKV_OK;
+    return qkv_fail(ctx, QKV_ARGUMENT,
+                    "the two models have different vocabularies, of %d and %d tokens; only distributions over the same "
+                    "tokens can be compared",
+                    one, two);
+}
+
 /* The two tokenizers have the same tokens. A model that has none works with the ids of the other's. */
 static enum qkv_status against_check_tokens(struct qkv_context *ctx, const struct qkv_tokenizer *one,
                                             const struct qkv_tokenizer *two) {
     if (!one || !two) return QKV_OK;
     const int vocab = qkv_tokenizer_vocab(one);
-    if (vocab != qkv_tokenizer_vocab(two))
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "the two models have different vocabularies, of %d and %d tokens; only distributions over the "
-                        "same tokens can be compared",
-                        vocab, qkv_tokenizer_vocab(two));
+    const enum qkv_status status = against_check_vocab(ctx, vocab, qkv_tokenizer_vocab(two));
+    if (status) return status;
     for (int id = 0; id < vocab; id++) {
         size_t size[2];
         const char *text[] = {qkv_tokenizer_token(one, id, &size[0]), qkv_tokenizer_token(two, id, &size[1])};
         if (!text[0] && !text[1]) continue;
         if (!text[0] || !text[1] || size[0] != size[1] || memcmp(text[0], text[1], size[0]) != 0)
-            return qkv_fail(
-                ctx, QKV_ARGUMENT,
-                "the two models have different vocabularies: token %d is \"%.*s\" in one and \"%.*s\" in the "
-                "other; only distributions over the same tokens can be compared",
-                id, text[0] ? (int)qkv_min(size[0], 40) : 0, text[0] ? text[0] : "",
-                text[1] ? (int)qkv_min(size[1], 40) : 0, text[1] ? text[1] : "");
+            return qkv_fail(ctx, QKV_ARGUMENT,
+                            "the two models have different vocabularies: token %d is not the same in both; only "
+                            "distributions over the same tokens can be compared",
+                            id);
     }
     return QKV_OK;
 }
@@ -44,12 +47,9 @@ static enum qkv_status against_check(const struct qkv_against *a) {
     if (qkv_model_context(a->models[1]) != ctx)
         return qkv_fail(ctx, QKV_ARGUMENT, "the two models are of two contexts; open them with one");
     enum qkv_status status = qkv_text_model_check(ctx, other);
+    if (status) qkv_fail_at(ctx, "the model to compare with");
+    if (!status) status = against_check_vocab(ctx, model->vocab, other->vocab);
     if (status) return status;
-    if (model->vocab != other->vocab)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "the two models have different vocabularies, of %d and %d tokens; only distributions over the "
-                        "same tokens can be compared",
-                        model->vocab, other->vocab);
     if (model->prefix != other->prefix)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "one of the two models reads the first half of each window as a prefix, so they do not predict "
@@ -63,10 +63,6 @@ enum qkv_status qkv_against_begin(struct qkv_against *a, struct qkv_model *model
     *a = (struct qkv_against){.models = {model, other}};
     enum qkv_status status = against_check(a);
     if (status) return status;
-    const int longest = against_spec(a, QKV_AGAINST_OTHER)->context;
-    if (T > (size_t)longest)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "context is %zu but that of the model to compare with is %d; choose at most that", T, longest);
     if (!qkv_multiply(QKV_AGAINST_MODELS, (size_t)against_spec(a, 0)->vocab, &floats))
         return qkv_fail_memory(ctx, SIZE_MAX, "the scores of a token");
     a->powers = qkv_allocate(ctx, floats, sizeof *a->powers);

@@ -36,7 +36,8 @@ static bool use_predicts_text(const struct qkv_spec *spec) {
 /* ---- each use --------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status use_measure_text(struct qkv_model *m, const struct qkv_use_options *o, size_t *bytes) {
-    const size_t context = (size_t)m->spec.context;
+    size_t context = (size_t)m->spec.context;
+    if (o->against) context = qkv_min(context, (size_t)qkv_model_spec(o->against)->context);
     const struct qkv_pass_options options = {.size = sizeof options,
                                              .B = o->against ? 1
                                                   : o->batch ? o->batch

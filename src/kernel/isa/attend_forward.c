@@ -312,18 +312,12 @@ static bool direct_fits(const struct forward *f, struct span all, struct direct 
 
 /* The products of the rows with the keys `all`, which are rows of fp32. */
 static void direct_rows(struct forward *f, struct span all, struct block k, const struct ahead *ahead) {
-    _Static_assert(TILE == 6, "a case for each number of rows of a tile");
     switch (f->count) {
 #define DIRECT_CASE(R)                                                                                                 \
     case R:                                                                                                            \
         direct_products(f, R, all, k, ahead);                                                                          \
         break;
-        DIRECT_CASE(1)
-        DIRECT_CASE(2)
-        DIRECT_CASE(3)
-        DIRECT_CASE(4)
-        DIRECT_CASE(5)
-        DIRECT_CASE(6)
+        TILE_ROWS(DIRECT_CASE)
     }
 }
 

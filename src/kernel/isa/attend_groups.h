@@ -140,9 +140,6 @@ QKV_INLINE void groups_add_rows(const size_t R, float *o, size_t ldo, const floa
             groups_sums(R, N, o + b * GROUP_CHANNELS + c, ldo, rescale, p, ldp, x, soon, b, c, keys);
 }
 
-_Static_assert(TILE == 6, "a case for each number of rows of a tile");
-#define GROUPS_CASES(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
-
 /* s (rows,lds) = q (rows,D) times the keys, in whole vectors; key j is column j. */
 static __attribute__((noinline)) void groups_score(size_t rows, float *s, size_t lds, const float *q, struct groups x,
                                                    struct groups soon, struct span keys) {
@@ -152,7 +149,7 @@ static __attribute__((noinline)) void groups_score(size_t rows, float *s, size_t
     case R:                                                                                                            \
         groups_score_rows(R, s, lds, q, x, soon, keys);                                                                \
         break;
-        GROUPS_CASES(GROUPS_SCORE)
+        TILE_ROWS(GROUPS_SCORE)
     }
 }
 
@@ -166,7 +163,7 @@ static __attribute__((noinline)) void groups_add(size_t rows, float *o, size_t l
     case R:                                                                                                            \
         groups_add_rows(R, o, ldo, rescale, p, ldp, x, soon, keys);                                                    \
         break;
-        GROUPS_CASES(GROUPS_ADD)
+        TILE_ROWS(GROUPS_ADD)
     }
 }
 

@@ -49,12 +49,7 @@ QKV_INLINE void tiles(size_t rows, size_t columns, const enum tile_start how, fl
         step = max_vectors;
         while (done + step * W > padded(columns, W)) step /= 2;
         switch (rows * 8 + step) {
-            TILE_CASES(1)
-            TILE_CASES(2)
-            TILE_CASES(3)
-            TILE_CASES(4)
-            TILE_CASES(5)
-            TILE_CASES(6)
+            TILE_ROWS(TILE_CASES)
             TILE_CASE(1, 4)
             TILE_CASE(2, 4)
             TILE_CASE(3, 4)

@@ -10,7 +10,9 @@
 #include "kernel/isa/attend.h"
 #include "kernel/isa/simd.h"
 
-enum { TILE = 6 };                     /* rows of the full tile */
+enum { TILE = 6 }; /* rows of the full tile */
+#define TILE_ROWS(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
+_Static_assert(TILE == 6, "a case for each number of rows of a tile");
 enum { VECTORS = QKV_ATTEND_VECTORS }; /* vectors of the full tile */
 enum { PANEL = VECTORS * W };          /* keys of a panel of transposed K or V */
 
