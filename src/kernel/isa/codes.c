@@ -187,7 +187,6 @@ QKV_INLINE void codes_tile(const struct shape s, const size_t rows, const struct
         QKV_UNROLL_LOOP
         for (size_t r = 0; r < rows; r++) total[r] = less[r] = vi_set(0);
         for (size_t g = 0; g < groups; g++, x += x_words) {
-            QKV_UNROLL_LOOP
             for (size_t line = 0; line < group_bytes; line += 64)
                 QKV_PREFETCH((const void *)((uintptr_t)block + g * group_bytes + line + AHEAD));
             const unsigned char *own = scales + g * (32 / s.part) * W;
