@@ -14,7 +14,8 @@ static const struct arguments defaults = {.common = {.precision = "fp32"}};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 0, "to", "TYPE", offsetof(struct arguments, to), .choice = cli_choose_mix, .open = true,
-     .help = "mix of types of the matrices, or a type of all of them; upper and lower case are the same: {}"},
+     .help =
+         "mix of types of the matrices, or a type that no mix has the name of; upper and lower case are the same: {}"},
     {CLI_WRITE, 'o', "out", "FILE", offsetof(struct arguments, out), .help = "GGUF file to write"},
     {CLI_TEXTS, 0, "keep", "PATTERN=TYPE", offsetof(struct arguments, keep),
      .help = "type of the matrices whose names are like PATTERN (* stands for any text), such as head*=q8_0; may be "
@@ -40,7 +41,8 @@ static int gguf_json(const struct cli_gguf *g, const struct qkv_model *model, co
     qkv_json_begin(&out, '{');
     qkv_json_put_text(&out, "file", g->out);
     qkv_json_put_text(&out, "to", "gguf");
-    qkv_json_put_text(&out, "format", g->options->format);
+    qkv_json_put_text(&out, "format", qkv_gguf_notes_format(notes));
+    qkv_json_put_text(&out, "architecture", qkv_gguf_notes_architecture(notes));
     qkv_json_put_text(&out, "warning", qkv_model_warning(model));
     qkv_json_key(&out, "notes");
     qkv_json_begin(&out, '[');
@@ -74,7 +76,8 @@ int cli_gguf_write(const struct cli_gguf *g, struct qkv_model *model) {
     if (g->json)
         code = gguf_json(g, model, notes);
     else
-        cli_wrote(g->out, "%s parameters, %s", cli_grouped(count, numbers), all.format);
+        cli_wrote(g->out, "%s parameters, %s, architecture %s", cli_grouped(count, numbers),
+                  qkv_gguf_notes_format(notes), qkv_gguf_notes_architecture(notes));
     qkv_gguf_notes_free(notes);
     return code;
 }
@@ -121,14 +124,15 @@ const struct cli_command *cli_quantize(void) {
         .description =
             "Writes a GGUF file, which qkv and llama.cpp open, of a run, a model folder, a Hugging Face folder or "
             "another GGUF file. A mix has the types that llama.cpp chooses for that name: the matrices that results "
-            "depend on most get more bits. A type, such as q4_K, is the type of all matrices. Vectors, small tables "
-            "and the matrices that choose experts stay f32. If the rows of a matrix are no whole blocks of its type, "
-            "it gets a smaller type, or f16, and a line says so.\n\n"
+            "depend on most get more bits. A type that is also the name of a mix is the mix: q4_K is Q4_K_M; qkv "
+            "export --to gguf --dtype q4_K writes one type in all matrices. Vectors, small tables and the matrices "
+            "that choose experts stay f32. If a row of a matrix is not a whole number of blocks of its type, the "
+            "matrix gets a smaller type, or f16, and a line says so.\n\n"
             "Numbers are rounded once, from the model that is read: a model that is in few bits already loses more. An "
             "importance file (--imatrix) says which columns of a matrix have large inputs; their numbers are rounded "
             "with smaller errors.\n\n"
-            "The file is written row by row, and replaces an older one, with --force, only when it is complete. An "
-            "interrupted command leaves nothing behind.",
+            "The file is written row by row, and replaces an older one, with --force, only when it is complete. Ctrl-C "
+            "leaves nothing behind.",
         .examples = "qkv quantize run/ --to Q8_0 --out run-q8.gguf\n"
                     "qkv quantize llama/ --to Q4_K_M --keep '*ffn.down*=q8_0' --out llama-q4.gguf",
         .options = options,

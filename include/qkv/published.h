@@ -81,10 +81,11 @@ QKV_API enum qkv_status qkv_model_export_published(struct qkv_model *model, cons
 QKV_API bool qkv_mix_at(size_t i, const char **name, const char **help);
 struct qkv_gguf_options {
     size_t size; /* sizeof(struct qkv_gguf_options), set by qkv_gguf_defaults */
-    /* The mix of the matrices (qkv_mix_at), or the type of all of them, "f16", "q4_K"; upper and lower case are the
-     * same. Default "f32". Vectors, small tables and the matrices that choose experts are f32. */
+    /* The mix of the matrices (qkv_mix_at), or the type of all of them, "f16", "mxfp4"; upper and lower case are the
+     * same. A type that is also the name of a mix is the mix: "q4_K" is Q4_K_M. Default "f32". Vectors, small tables
+     * and the matrices that choose experts are f32. */
     const char *format;
-    bool pure; /* `format` is a type, also where a mix has that name */
+    bool pure; /* `format` is a type of all matrices, also where a mix has that name */
     /* The family, whose architecture the file gets; "qkv": the architecture that only qkv reads. NULL: the family that
      * the model came from, else the first that can express its spec, else "qkv". */
     const char *family;
@@ -92,8 +93,8 @@ struct qkv_gguf_options {
      * of weights (qkv_model_parameter); * stands for any text, ? for any character. */
     const char *const *keep;
     size_t keep_count;
-    /* A file of llama.cpp with the importance of columns (imatrix), in either of its formats; NULL: none. Searches for
-     * the scales of blocks weigh square errors with it. */
+    /* A file of llama.cpp with the importance of columns (imatrix), in either of its formats; NULL: none.
+     * Rounding weighs the square error of each column with it. */
     const char *imatrix;
     qkv_progress *progress; /* gets the bytes of data that are written; NULL: nobody */
     void *user;
@@ -128,6 +129,10 @@ QKV_API enum qkv_status qkv_model_export_gguf(struct qkv_model *model, const str
                                               const char *path, struct qkv_gguf_notes **notes);
 /* The i-th sentence; NULL past the last. Owned by `notes`. Any thread. */
 QKV_API const char *qkv_gguf_note_at(const struct qkv_gguf_notes *notes, size_t i);
+/* The architecture of the file (general.architecture), "llama". Owned by the library. Any thread. */
+QKV_API const char *qkv_gguf_notes_architecture(const struct qkv_gguf_notes *notes);
+/* The name of the mix of the file's matrices, "Q4_K_M", or of their type, "q4_K". Owned by the library. Any thread. */
+QKV_API const char *qkv_gguf_notes_format(const struct qkv_gguf_notes *notes);
 /* Frees notes. NULL is allowed. */
 QKV_API void qkv_gguf_notes_free(struct qkv_gguf_notes *notes);
 

@@ -347,6 +347,8 @@ void qkv_family_config_free(struct qkv_family_config *config);
 
 /* Whether a JSON object is the config.json of a published model, not a spec of ours. */
 bool qkv_family_is_config(const json_t *root);
+/* Whether a family reads models of a type: one of the names of family->type. */
+bool qkv_family_has_type(const struct qkv_family *family, const char *type);
 /* Whether a file has a tensor of that name. */
 typedef bool qkv_family_has(const void *user, const char *name);
 /* Reads the spec of a config.json; `name` is for messages. Fails with QKV_FORMAT: unknown family; QKV_SPEC: a key whose

@@ -26,6 +26,10 @@ static bool names_have(const char *names, const char *name) {
     return false;
 }
 
+bool qkv_family_has_type(const struct qkv_family *family, const char *type) {
+    return names_have(family->type, type);
+}
+
 static enum qkv_status unknown_family(const struct qkv_family_reading *r, const char *type) {
     const struct qkv_family *best[3] = {NULL};
     for (size_t k = 0; k < 3; k++)
@@ -45,7 +49,7 @@ static enum qkv_status unknown_family(const struct qkv_family_reading *r, const 
 static enum qkv_status find_family(struct qkv_family_reading *r, const char *class) {
     const char *type = json_string_value(json_object_get(r->config, "model_type"));
     for (size_t i = 0; type && qkv_families[i]; i++) {
-        if (!names_have(qkv_families[i]->type, type)) continue;
+        if (!qkv_family_has_type(qkv_families[i], type)) continue;
         const bool has = class && names_have(qkv_families[i]->architectures, class);
         if (!r->family || has) r->family = qkv_families[i];
         if (has) break;
@@ -59,7 +63,7 @@ static enum qkv_status unknown_class(const struct qkv_family_reading *r, const c
     struct qkv_buffer known = {0};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; qkv_families[i] && !status; i++)
-        if (names_have(qkv_families[i]->type, type))
+        if (qkv_family_has_type(qkv_families[i], type))
             status = qkv_buffer_print(r->ctx, &known, "%s%s", known.size ? "," : "", qkv_families[i]->architectures);
     if (!status)
         status = qkv_fail(r->ctx, QKV_SPEC, "%s: architectures is \"%.80s\"; %s can have: %s", r->name, class,

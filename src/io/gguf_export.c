@@ -23,68 +23,85 @@ static void export_drop_family(struct qkv_gguf_export *e) {
     qkv_family_config_free(&e->config);
 }
 
-/* Takes the tensors and keys of a configuration, which this call owns. */
-static enum qkv_status export_take(struct qkv_gguf_export *e, const struct qkv_family_config *config) {
-    e->config = *config;
-    e->config.gguf = true;
-    enum qkv_status status =
-        config->family->gguf
-            ? qkv_family_arrays(e->model, &e->config, false, &e->arrays)
-            : qkv_fail(e->ctx, QKV_SPEC, "GGUF files have no architecture for models of type %s", config->family->type);
-    if (!status) status = qkv_family_gguf_write(&e->arrays, &e->written);
-    if (status) export_drop_family(e);
-    return status;
-}
-
-/* Takes the family `type`: the model's own configuration, or one that the family makes of the spec. */
-static enum qkv_status export_try(struct qkv_gguf_export *e, const char *type) {
-    const struct qkv_family_config *own = e->model->origin.family;
-    struct qkv_family_config config = {0};
-    if (own && !strcmp(own->family->type, type))
-        config = (struct qkv_family_config){.family = own->family, .keys = json_incref(own->keys)};
-    enum qkv_status status = config.family ? QKV_OK : qkv_family_write(e->ctx, type, NULL, &e->model->spec, &config);
-    return status ? status : export_take(e, &config);
-}
-
 /* The first part of a family's type, which may be a list. */
 static void family_name(const struct qkv_family *family, char name[64]) {
     snprintf(name, 64, "%.*s", (int)strcspn(family->type, ","), family->type);
 }
 
-/* Why no architecture can express a model that no family with one has been found for. */
-static void export_reason(struct qkv_gguf_export *e, char *why, size_t size) {
-    struct qkv_family_config config = {0};
-    char name[64];
-    if (qkv_family_write(e->ctx, NULL, NULL, &e->model->spec, &config)) {
-        snprintf(why, size, "%s", qkv_message(e->ctx));
-        qkv_forgive(e->ctx);
-        return;
-    }
-    family_name(config.family, name);
-    snprintf(why, size, "GGUF files have no architecture for all that models of type %s have", name);
-    qkv_family_config_free(&config);
+/* The first family of a type that GGUF files have an architecture for; NULL: none. */
+static const struct qkv_family *family_of_type(const char *type) {
+    for (size_t i = 0; qkv_families[i]; i++)
+        if (qkv_families[i]->gguf && qkv_family_has_type(qkv_families[i], type)) return qkv_families[i];
+    return NULL;
 }
 
-/* Tries all families that GGUF files have, the model's own one first. *found: whether one can express the model. Else
- * the note says why the first one cannot. */
+/* Takes the tensors and keys of a configuration, which this call owns. */
+static enum qkv_status export_take(struct qkv_gguf_export *e, const struct qkv_family_config *config) {
+    char name[64];
+    e->config = *config;
+    e->config.gguf = true;
+    family_name(config->family, name);
+    enum qkv_status status =
+        config->family->gguf
+            ? qkv_family_arrays(e->model, &e->config, false, &e->arrays)
+            : qkv_fail(e->ctx, QKV_SPEC, "GGUF files have no architecture for models of type %s", name);
+    if (!status) status = qkv_family_gguf_write(&e->arrays, &e->written);
+    if (status) export_drop_family(e);
+    return status;
+}
+
+/* Takes a family: the model's own configuration if it has the same type, else one that the family makes of the spec. */
+static enum qkv_status export_try(struct qkv_gguf_export *e, const struct qkv_family *family) {
+    const struct qkv_family_config *own = e->model->origin.family;
+    struct qkv_family_config config = {0};
+    char name[64];
+    family_name(family, name);
+    if (own && qkv_family_has_type(own->family, name))
+        config = (struct qkv_family_config){.family = own->family, .keys = json_incref(own->keys)};
+    enum qkv_status status = config.family ? QKV_OK : qkv_family_write(e->ctx, name, NULL, &e->model->spec, &config);
+    return status ? status : export_take(e, &config);
+}
+
+/* The nearest family to the model's spec, which need not be one that GGUF files have. */
+static enum qkv_status export_nearest(struct qkv_gguf_export *e) {
+    struct qkv_family_config config = {0};
+    const enum qkv_status status = qkv_family_write(e->ctx, NULL, NULL, &e->model->spec, &config);
+    return status ? status : export_take(e, &config);
+}
+
+/* Clears a failure that says that a family cannot express the model, and copies its sentence to `why` (NULL: nobody
+ * reads it). Other failures end the export: they are returned. */
+static enum qkv_status export_forgive(struct qkv_gguf_export *e, enum qkv_status status, char *why, size_t size) {
+    if (status != QKV_SPEC && status != QKV_FORMAT && status != QKV_ARGUMENT) return status;
+    if (why) snprintf(why, size, "%s", qkv_message(e->ctx));
+    qkv_forgive(e->ctx);
+    return QKV_OK;
+}
+
+/* Tries all families that GGUF files have, the model's own one first. *found: whether one can express the model. A note
+ * says why the first one cannot. */
 static enum qkv_status export_find(struct qkv_gguf_export *e, bool *found) {
     const struct qkv_family_config *own = e->model->origin.family;
-    char why[800], name[64];
-    bool told = false;
-    *found = false;
-    for (size_t i = 0; i == 0 || qkv_families[i - 1]; i++) {
-        const struct qkv_family *family = i ? qkv_families[i - 1] : own ? own->family : NULL;
-        if (!family || !family->gguf || (i && own && family == own->family)) continue;
-        family_name(family, name);
-        const enum qkv_status status = export_try(e, i ? name : family->type);
+    char why[800] = "", name[64];
+    enum qkv_status status = own ? export_try(e, own->family) : QKV_OK;
+    *found = own && !status;
+    if (status) status = export_forgive(e, status, why, sizeof why);
+    for (size_t i = 0; qkv_families[i] && !status && !*found; i++) {
+        if (!qkv_families[i]->gguf || (own && qkv_families[i] == own->family)) continue;
+        status = export_try(e, qkv_families[i]);
         *found = !status;
-        if (!status) return QKV_OK;
-        if (status != QKV_SPEC && status != QKV_FORMAT && status != QKV_ARGUMENT) return status;
-        if (!i) snprintf(why, sizeof why, "%s", qkv_message(e->ctx));
-        told = told || !i;
-        qkv_forgive(e->ctx);
+        if (status) status = export_forgive(e, status, NULL, 0);
+        if (!*found || !own) continue;
+        family_name(own->family, name);
+        return qkv_gguf_note(e->ctx, e->notes, "the file is of architecture %s, not of the model's family %s: %s",
+                             e->config.family->gguf->architecture, name, why);
     }
-    if (!told) export_reason(e, why, sizeof why);
+    if (!status && !*found && !own) {
+        status = export_nearest(e);
+        *found = !status;
+        if (status) status = export_forgive(e, status, why, sizeof why);
+    }
+    if (status || *found) return status;
     return qkv_gguf_note(e->ctx, e->notes,
                          "the file is of architecture " QKV_GGUF_OWN ", which qkv reads and llama.cpp does not: %s",
                          why);
@@ -99,9 +116,53 @@ static enum qkv_status export_family(struct qkv_gguf_export *e) {
     const char *wanted = e->options->family;
     bool found = false;
     if (wanted && !strcmp(wanted, QKV_GGUF_OWN)) return export_own(e);
-    if (wanted) return export_try(e, wanted);
+    if (wanted) return export_try(e, family_of_type(wanted));
     const enum qkv_status status = export_find(e, &found);
     return status || found ? status : export_own(e);
+}
+
+static const char *export_architecture(const struct qkv_gguf_export *e) {
+    return e->config.family ? e->config.family->gguf->architecture : QKV_GGUF_OWN;
+}
+
+/* ---- what the file does not have --------------------------------------------------------------------------------- */
+
+static enum qkv_status note_unused(struct qkv_gguf_export *e) {
+    struct qkv_gguf_names names = {0};
+    const char *name;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; (name = qkv_model_unused_tensor(e->model, i)) && !status; i++)
+        status = qkv_gguf_names_add(e->ctx, &names, "%s", name);
+    if (!status) status = qkv_gguf_names_end(e->ctx, &names);
+    if (!status && names.count)
+        status = qkv_gguf_note(e->ctx, e->notes,
+                               "the file does not have tensors of the source that the model does not use: %s",
+                               names.text.data);
+    qkv_buffer_free(&names.text);
+    return status;
+}
+
+/* Whether the model has settings of generation that files of a family have no keys for. */
+static bool generation_is_lost(const struct qkv_gguf_export *e) {
+    const struct qkv_model_generation *g = &e->model->generation;
+    char start[96];
+    snprintf(start, sizeof start, "%.64s.decoder_start_token_id", export_architecture(e));
+    if (!g->given || !e->config.family) return false;
+    return g->sampling.temperature > 0 || g->sampling.repeat_penalty != 1 || g->first >= 0 || g->barred_count ||
+           (g->start >= 0 && !json_object_get(e->written.keys, start));
+}
+
+static enum qkv_status export_note_missing(struct qkv_gguf_export *e) {
+    enum qkv_status status = note_unused(e);
+    if (!status && generation_is_lost(e))
+        status = qkv_gguf_note(e->ctx, e->notes,
+                               "the file does not have all of the model's settings of sampling "
+                               "(generation_config.json)");
+    if (!status && e->config.family && e->model->source_tokenizer)
+        status = qkv_gguf_note(e->ctx, e->notes, "the file does not have the tokenizer of the sources");
+    if (!status && e->config.family && e->model->label_count)
+        status = qkv_gguf_note(e->ctx, e->notes, "the file does not have the names of the classes");
+    return status;
 }
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
@@ -144,15 +205,13 @@ static enum qkv_status export_put_pooling(struct qkv_gguf_export *e) {
     const struct qkv_model_pooling *p = &e->model->pooling;
     const int type = p->given ? qkv_gguf_pooling(p->pool) : 0;
     char key[96];
-    snprintf(key, sizeof key, "%.64s.pooling_type",
-             e->config.family ? e->config.family->gguf->architecture : QKV_GGUF_OWN);
+    snprintf(key, sizeof key, "%.64s.pooling_type", export_architecture(e));
     if (type) qkv_gguf_put_u32(&e->writer, key, (uint32_t)type);
     const bool all = type && p->normalize && !p->without_prompt && !p->dense_count && !p->prompt_count &&
                      (!p->most || p->most >= (size_t)e->model->spec.context);
     if (!p->given || all) return QKV_OK;
     return qkv_gguf_note(e->ctx, e->notes,
-                         "the file does not have all of the way that the model's folder makes vectors of texts "
-                         "(modules.json)");
+                         "the file has only part of modules.json: readers may make other vectors of texts");
 }
 
 static bool export_has_blocks(const struct qkv_gguf_export *e) {
@@ -189,8 +248,10 @@ static enum qkv_status export_run(struct qkv_gguf_export *e) {
     enum qkv_status status = QKV_OK;
     if (e->options->imatrix) status = qkv_imatrix_open(e->ctx, e->options->imatrix, &e->imatrix);
     if (!status) status = export_family(e);
+    if (!status) status = export_note_missing(e);
     if (!status) status = qkv_gguf_choose_types(e);
     if (!status) status = export_write(e);
+    if (!status) e->notes->architecture = export_architecture(e);
     qkv_gguf_writer_free(&e->writer);
     qkv_imatrix_free(e->imatrix);
     free(e->tensors);
@@ -208,16 +269,13 @@ static enum qkv_status options_take(struct qkv_context *ctx, const struct qkv_gg
     QKV_NEED(ctx, all->format);
     status = qkv_gguf_check_types(ctx, all);
     if (status || !all->family || !strcmp(all->family, QKV_GGUF_OWN)) return status;
-    for (size_t i = 0; qkv_families[i]; i++) {
+    if (family_of_type(all->family)) return QKV_OK;
+    struct qkv_buffer names = {0};
+    for (size_t i = 0; qkv_families[i] && !status; i++) {
         char name[64];
         family_name(qkv_families[i], name);
-        if (!strcmp(name, all->family) && qkv_families[i]->gguf) return QKV_OK;
+        if (family_of_type(name) == qkv_families[i]) status = qkv_buffer_print(ctx, &names, "%s, ", name);
     }
-    struct qkv_buffer names = {0};
-    for (size_t i = 0; qkv_families[i] && !status; i++)
-        if (qkv_families[i]->gguf)
-            status = qkv_buffer_print(ctx, &names, "%.*s, ", (int)strcspn(qkv_families[i]->type, ","),
-                                      qkv_families[i]->type);
     if (!status)
         status = qkv_fail(ctx, QKV_ARGUMENT, "GGUF files have no family \"%.40s\"; there are %s" QKV_GGUF_OWN,
                           all->family, names.data);

@@ -16,13 +16,24 @@ void qkv_imatrix_free(struct qkv_imatrix *matrix);
 enum qkv_status qkv_imatrix_find(const struct qkv_imatrix *matrix, const char *name, size_t columns, size_t slices,
                                  const float **out);
 
-/* Sentences for the caller (gguf_notes.c). */
+/* Sentences for the caller, and what the file is (gguf_notes.c). */
 struct qkv_gguf_notes {
     char **texts;
     size_t count, capacity;
+    const char *architecture, *format; /* names of tables */
 };
 enum qkv_status qkv_gguf_note(struct qkv_context *ctx, struct qkv_gguf_notes *notes, const char *format, ...)
     QKV_PRINTF(3, 4);
+/* A list of names for one sentence, which shows the first of them. */
+struct qkv_gguf_names {
+    struct qkv_buffer text;
+    size_t count;
+};
+/* Adds a name; ends the list, with the number of names that it does not show. The text is freed with
+ * qkv_buffer_free. */
+enum qkv_status qkv_gguf_names_add(struct qkv_context *ctx, struct qkv_gguf_names *names, const char *format, ...)
+    QKV_PRINTF(3, 4);
+enum qkv_status qkv_gguf_names_end(struct qkv_context *ctx, struct qkv_gguf_names *names);
 
 /* A tensor as it is written. */
 struct qkv_gguf_tensor {

@@ -68,21 +68,25 @@ static void put_id(struct qkv_gguf_writer *w, const char *key, int id) {
 }
 
 /* Puts more tokens that end a text than the one with the role: those of the tokenizer, and of the settings of
- * generation. end: that one; −1: the first of them is. */
-static void put_ends(struct qkv_gguf_writer *w, const struct qkv_model *m, int end) {
+ * generation. end: that one; −1: the first of them is. Returns how many there are no keys for. */
+static size_t put_ends(struct qkv_gguf_writer *w, const struct qkv_model *m, int end) {
     int32_t ends[2 * QKV_TOKEN_ENDS];
     size_t count = m->tokenizer ? qkv_tokenizer_ends(m->tokenizer, ends) : 0, more = 0;
     for (size_t i = 0; i < m->generation.end_count; i++) ends[count++] = m->generation.ends[i];
     if (end < 0 && count) put_id(w, "eos", end = ends[0]);
-    for (size_t i = 0; i < count && more < QKV_VOCAB_ENDS; i++) {
+    for (size_t i = 0; i < count; i++) {
         bool twice = ends[i] == end;
         for (size_t k = 0; k < i; k++) twice = twice || ends[k] == ends[i];
-        if (!twice) put_id(w, qkv_vocab_end_keys[more++], ends[i]);
+        if (twice) continue;
+        if (more < QKV_VOCAB_ENDS) put_id(w, qkv_vocab_end_keys[more], ends[i]);
+        more++;
     }
+    return more < QKV_VOCAB_ENDS ? 0 : more - QKV_VOCAB_ENDS;
 }
 
-/* Puts the ids of special tokens; bos and end replace those of the roles where they are not negative. */
-static void put_roles(struct qkv_gguf_writer *w, const struct qkv_model *m, int bos, int end) {
+/* Puts the ids of special tokens; bos and end replace those of the roles where they are not negative. Returns how many
+ * tokens that end a text there are no keys for. */
+static size_t put_roles(struct qkv_gguf_writer *w, const struct qkv_model *m, int bos, int end) {
     for (size_t i = 0; i < QKV_VOCAB_ROLES && m->tokenizer; i++) {
         const enum qkv_token_role role = qkv_vocab_role_keys[i].role;
         int id = qkv_tokenizer_role(m->tokenizer, role);
@@ -90,7 +94,7 @@ static void put_roles(struct qkv_gguf_writer *w, const struct qkv_model *m, int 
         if (role == QKV_TOKEN_ROLE_END && end < 0) end = id;
         put_id(w, qkv_vocab_role_keys[i].key, role == QKV_TOKEN_ROLE_END ? end : id);
     }
-    put_ends(w, m, end);
+    return put_ends(w, m, end);
 }
 
 /* Puts the tokens around a text, and the roles. */
@@ -104,7 +108,8 @@ static void put_specials(struct qkv_vocab_writing *v, bool words) {
         v->reason = "its template puts other tokens around a text than GGUF files can say";
         return;
     }
-    put_roles(v->w, v->m, before_count ? before[0] : -1, after_count && !words && end < 0 ? after[0] : -1);
+    v->ends_left =
+        put_roles(v->w, v->m, before_count ? before[0] : -1, after_count && !words && end < 0 ? after[0] : -1);
     if (words && separator < 0 && after_count) put_id(v->w, "seperator", after[0]);
     qkv_gguf_put_bool(v->w, "tokenizer.ggml.add_bos_token", before_count > 0);
     qkv_gguf_put_bool(v->w, words ? "tokenizer.ggml.add_sep_token" : "tokenizer.ggml.add_eos_token", after_count > 0);
@@ -139,7 +144,8 @@ static enum qkv_status vocab_put(struct qkv_vocab_writing *v) {
 }
 
 /* Puts the keys into a writer of their own first, as a fault may show after some of them. */
-static enum qkv_status tokenizer_try(struct qkv_gguf_export *e, const struct qkv_buffer *text, const char **reason) {
+static enum qkv_status tokenizer_try(struct qkv_gguf_export *e, const struct qkv_buffer *text, const char **reason,
+                                     size_t *ends_left) {
     struct qkv_gguf_writer part = {.ctx = e->ctx, .path = e->writer.path};
     json_t *root = NULL;
     const struct qkv_json_text file = {
@@ -158,6 +164,7 @@ static enum qkv_status tokenizer_try(struct qkv_gguf_export *e, const struct qkv
         e->writer.key_count += part.key_count;
     }
     *reason = v.reason;
+    *ends_left = v.ends_left;
     qkv_gguf_writer_free(&part);
     json_decref(v.texts);
     free(v.types);
@@ -184,27 +191,36 @@ static enum qkv_status tokenizer_copy(struct qkv_gguf_export *e, const char *pat
     return status;
 }
 
+static enum qkv_status note_ends(struct qkv_gguf_export *e, size_t left) {
+    if (!left || !e->config.family) return QKV_OK; /* files of our own have all settings of generation */
+    return qkv_gguf_note(e->ctx, e->notes, "the file does not have %zu of the tokens that end a text", left);
+}
+
 enum qkv_status qkv_gguf_put_tokenizer(struct qkv_gguf_export *e) {
     const struct qkv_model *m = e->model;
     const char *reason = NULL;
     struct qkv_buffer text = {0};
+    size_t ends_left = 0;
     if (m->origin.gguf) return tokenizer_copy(e, m->origin.gguf);
     if (e->config.family && m->spec.encoder.layers && m->spec.encoder.embed.types > 0)
         qkv_gguf_put_u32(&e->writer, "tokenizer.ggml.token_type_count", (uint32_t)m->spec.encoder.embed.types);
     if (!m->tokenizer) {
-        put_roles(&e->writer, m, -1, -1);
+        ends_left = put_roles(&e->writer, m, -1, -1);
         if (e->config.family) qkv_gguf_put_text(&e->writer, "tokenizer.ggml.model", "none", 4);
-        return qkv_spec_has_tokens(&m->spec)
-                   ? qkv_gguf_note(e->ctx, e->notes, "the model has no tokenizer, so the file reads ids only")
-                   : QKV_OK;
+        const enum qkv_status status = note_ends(e, ends_left);
+        if (status || !qkv_spec_has_tokens(&m->spec)) return status;
+        if (m->origin.tokenizer)
+            return qkv_gguf_note(e->ctx, e->notes, "the file reads ids only: %s", m->origin.tokenizer);
+        return qkv_gguf_note(e->ctx, e->notes, "the model has no tokenizer, so the file reads ids only");
     }
     enum qkv_status status = qkv_tokenizer_print(e->ctx, m->tokenizer, &text);
-    if (!status && e->config.family) status = tokenizer_try(e, &text, &reason);
+    if (!status && e->config.family) status = tokenizer_try(e, &text, &reason, &ends_left);
     if (!status && (reason || !e->config.family)) {
         if (e->config.family) qkv_gguf_put_text(&e->writer, "tokenizer.ggml.model", "none", 4);
         qkv_gguf_put_text(&e->writer, QKV_GGUF_TOKENIZER, text.data, text.size);
-        put_roles(&e->writer, m, -1, -1);
+        ends_left = put_roles(&e->writer, m, -1, -1);
     }
+    if (!status) status = note_ends(e, ends_left);
     if (!status && reason)
         status = qkv_gguf_note(e->ctx, e->notes,
                                "the tokenizer is in the file as a tokenizer.json, which qkv reads and llama.cpp does "

@@ -146,9 +146,6 @@ static bool choice_out(const struct choice *c) {
 static bool choice_wide(const struct choice *c) {
     return c->wide;
 }
-static bool choice_stacked(const struct choice *c) {
-    return c->stacked;
-}
 
 #define BIT(mix)  ((uint32_t)1 << MIX_##mix)
 #define ALL_MIXES UINT32_MAX
@@ -202,7 +199,7 @@ static const struct qkv_type *mix_type(const struct choice *c) {
         const bool whole = c->columns % base->block == 0;
         return c->falcon || !whole || c->mix == MIX_Q8_0 || c->mix == MIX_MXFP4_MOE ? &qkv_type_q8_0 : &qkv_type_q6_K;
     }
-    if (c->mix == MIX_MXFP4_MOE) return choice_stacked(c) ? base : &qkv_type_q8_0;
+    if (c->mix == MIX_MXFP4_MOE) return c->stacked ? base : &qkv_type_q8_0;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].part == c->part && rules[i].mixes >> c->mix & 1 && rules[i].when(c)) return rules[i].type;
     return base;
@@ -302,7 +299,14 @@ static const struct qkv_type *type_named(const char *name) {
     return NULL;
 }
 
-static enum qkv_status type_unknown(struct qkv_context *ctx, const char *what, const char *name, bool with_mixes) {
+static int mix_named(const char *name) {
+    for (int i = 0; i < MIX_COUNT; i++)
+        if (!strcasecmp(mixes[i].name, name) || (mixes[i].other && !strcasecmp(mixes[i].other, name))) return i;
+    return MIX_NONE;
+}
+
+/* Fails with the names of all mixes or of all types; `hint` ends the sentence. */
+static enum qkv_status type_unknown(struct qkv_context *ctx, const char *name, bool with_mixes, const char *hint) {
     struct qkv_buffer names = {0};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < MIX_COUNT && with_mixes && !status; i++)
@@ -311,7 +315,7 @@ static enum qkv_status type_unknown(struct qkv_context *ctx, const char *what, c
         if (qkv_types[i]->weights && qkv_types[i]->gguf >= 0)
             status = qkv_buffer_print(ctx, &names, "%s%s", names.size ? ", " : "", qkv_types[i]->name);
     if (!status)
-        status = qkv_fail(ctx, QKV_ARGUMENT, "%s \"%.40s\" is not known; there are %s", what, name, names.data);
+        status = qkv_fail(ctx, QKV_ARGUMENT, "the type \"%.40s\" is not known; there are %s%s", name, names.data, hint);
     qkv_buffer_free(&names);
     return status;
 }
@@ -322,7 +326,7 @@ static enum qkv_status keep_read(struct qkv_context *ctx, const char *text, stru
     if (!equals || equals == text)
         return qkv_fail(ctx, QKV_ARGUMENT, "the rule \"%.80s\" is not PATTERN=TYPE, such as head*=q8_0", text);
     keep->type = type_named(equals + 1);
-    if (!keep->type) return type_unknown(ctx, "the type", equals + 1, false);
+    if (!keep->type) return type_unknown(ctx, equals + 1, false, "");
     keep->pattern = qkv_copy_bytes(ctx, text, (size_t)(equals - text));
     return keep->pattern ? QKV_OK : QKV_MEMORY;
 }
@@ -364,28 +368,13 @@ static const struct qkv_type *type_that_fits(const struct qkv_type *type, size_t
     return &qkv_type_f16;
 }
 
-/* The tensors that have another type than the chosen one, for one sentence. */
-struct unfit {
-    struct qkv_buffer names;
-    size_t count;
-};
-
-static enum qkv_status unfit_add(struct qkv_context *ctx, struct unfit *u, const char *name,
-                                 const struct qkv_type *wanted, const struct qkv_type *type) {
-    enum { SHOWN = 3 };
-    if (wanted == type || u->count++ >= SHOWN) return QKV_OK;
-    return qkv_buffer_print(ctx, &u->names, "%s%s %s instead of %s", u->count > 1 ? ", " : "", name, type->name,
-                            wanted->name);
-}
-
-static enum qkv_status unfit_tell(struct qkv_gguf_export *e, const struct unfit *u) {
-    enum { SHOWN = 3 };
-    char more[48] = "";
-    if (!u->count) return QKV_OK;
-    if (u->count > SHOWN) snprintf(more, sizeof more, ", and %zu more", u->count - SHOWN);
-    return qkv_gguf_note(e->ctx, e->notes, "%zu %s another type, as %s rows are no whole blocks: %s%s", u->count,
-                         u->count > 1 ? "tensors have" : "tensor has", u->count > 1 ? "their" : "its", u->names.data,
-                         more);
+static enum qkv_status unfit_tell(struct qkv_gguf_export *e, struct qkv_gguf_names *unfit) {
+    const bool several = unfit->count > 1;
+    if (!unfit->count) return QKV_OK;
+    const enum qkv_status status = qkv_gguf_names_end(e->ctx, unfit);
+    if (status) return status;
+    return qkv_gguf_note(e->ctx, e->notes, "%zu %s another type, as %s rows are no whole blocks: %s", unfit->count,
+                         several ? "tensors have" : "tensor has", several ? "their" : "its", unfit->text.data);
 }
 
 /* ---- all tensors ------------------------------------------------------------------------------------------------- */
@@ -393,12 +382,11 @@ static enum qkv_status unfit_tell(struct qkv_gguf_export *e, const struct unfit 
 static enum qkv_status format_find(struct qkv_context *ctx, const struct qkv_gguf_options *o, int *mix,
                                    const struct qkv_type **type) {
     const char *name = o->format;
-    *mix = MIX_NONE;
+    *mix = o->pure ? MIX_NONE : mix_named(name);
     *type = NULL;
-    for (int i = 0; i < MIX_COUNT && !o->pure && *mix == MIX_NONE; i++)
-        if (!strcasecmp(mixes[i].name, name) || (mixes[i].other && !strcasecmp(mixes[i].other, name))) *mix = i;
     if (*mix == MIX_NONE) *type = type_named(name);
-    if (*mix == MIX_NONE && !*type) return type_unknown(ctx, "the type", name, !o->pure);
+    if (*mix == MIX_NONE && !*type)
+        return type_unknown(ctx, name, !o->pure, mix_named(name) == MIX_NONE ? "" : "; qkv quantize writes mixes");
     return QKV_OK;
 }
 
@@ -420,7 +408,7 @@ static bool tensor_is_rounded_again(const struct qkv_gguf_export *e, size_t i, c
 }
 
 static enum qkv_status choose_all(struct qkv_gguf_export *e, int mix, const struct qkv_type *pure, struct keep *keep,
-                                  struct unfit *unfit) {
+                                  struct qkv_gguf_names *unfit) {
     enum qkv_status status = QKV_OK;
     size_t again = 0;
     for (size_t i = 0; i < e->arrays.count && !status; i++) {
@@ -434,7 +422,9 @@ static enum qkv_status choose_all(struct qkv_gguf_export *e, int mix, const stru
             const struct choice c = choice_make(e, mix, w, &t->array);
             const struct qkv_type *wanted = kept ? kept : pure ? pure : mix_type(&c);
             type = type_that_fits(wanted, c.columns);
-            status = unfit_add(e->ctx, unfit, t->array.name, wanted, type);
+            if (wanted != type)
+                status =
+                    qkv_gguf_names_add(e->ctx, unfit, "%s %s instead of %s", t->array.name, type->name, wanted->name);
             if (!status && type->kind == QKV_CLASS_BLOCKS && e->imatrix)
                 status = qkv_imatrix_find(e->imatrix, t->array.name, c.columns, t->slices, &t->importance);
         }
@@ -443,9 +433,9 @@ static enum qkv_status choose_all(struct qkv_gguf_export *e, int mix, const stru
     }
     if (!status && again)
         status = qkv_gguf_note(e->ctx, e->notes,
-                               "%zu tensors are in blocks of few bits already and are rounded again, which loses more "
-                               "than rounding the original model once",
-                               again);
+                               "%zu %s in blocks of few bits already and %s rounded again, which loses more than "
+                               "rounding the original model once",
+                               again, again > 1 ? "tensors are" : "tensor is", again > 1 ? "are" : "is");
     return status;
 }
 
@@ -477,7 +467,7 @@ enum qkv_status qkv_gguf_check_types(struct qkv_context *ctx, const struct qkv_g
 enum qkv_status qkv_gguf_choose_types(struct qkv_gguf_export *e) {
     const size_t count = e->options->keep_count;
     struct keep *keep = qkv_allocate(e->ctx, count + 1, sizeof *keep);
-    struct unfit unfit = {0};
+    struct qkv_gguf_names unfit = {0};
     const struct qkv_type *pure = NULL;
     int mix = MIX_NONE;
     e->tensors = qkv_allocate(e->ctx, e->arrays.count + 1, sizeof *e->tensors);
@@ -488,8 +478,9 @@ enum qkv_status qkv_gguf_choose_types(struct qkv_gguf_export *e) {
     if (!status) status = imatrix_check(e);
     if (!status) status = unfit_tell(e, &unfit);
     if (!status) e->file_type = format_number(mix, pure);
+    if (!status) e->notes->format = pure ? pure->name : mixes[mix].name;
     for (size_t k = 0; k < count && keep; k++) free(keep[k].pattern);
-    qkv_buffer_free(&unfit.names);
+    qkv_buffer_free(&unfit.text);
     free(keep);
     return status;
 }

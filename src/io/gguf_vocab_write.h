@@ -15,6 +15,7 @@ struct qkv_vocab_writing {
     json_t *texts;              /* of each id */
     int32_t *types;             /* enum gguf_vocab_type */
     float *scores;
+    size_t ends_left;   /* tokens that end a text and that no key is left for */
     const char *reason; /* why the keys cannot say it; NULL: they can */
 };
 
