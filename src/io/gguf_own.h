@@ -19,6 +19,6 @@ enum qkv_status qkv_gguf_own_spec(const struct qkv_gguf *g, const char *const *s
 /* The value of ARCHITECTURE.pooling_type for a pooling; 0: it has none. The second function sets the pooling of a
  * value, 0 and unknown values apart (published_gguf.c). */
 int qkv_gguf_pooling(enum qkv_pool pool);
-void qkv_gguf_set_pooling(struct qkv_model_pooling *pooling, int type);
+void qkv_gguf_set_pooling(struct qkv_model_pooling *pooling, double type);
 
 #endif

@@ -127,16 +127,15 @@ int qkv_gguf_pooling(enum qkv_pool pool) {
     return 0;
 }
 
-void qkv_gguf_set_pooling(struct qkv_model_pooling *pooling, int type) {
-    if (type < 1 || type >= GGUF_POOLS) return;
-    *pooling = (struct qkv_model_pooling){.given = true, .pool = gguf_pools[type], .normalize = true};
+void qkv_gguf_set_pooling(struct qkv_model_pooling *pooling, double type) {
+    if (!(type >= 1 && type < GGUF_POOLS)) return;
+    *pooling = (struct qkv_model_pooling){.given = true, .pool = gguf_pools[(int)type], .normalize = true};
 }
 
 enum qkv_status qkv_published_pooling(const struct qkv_published *p, struct qkv_model_pooling *pooling) {
     char key[160];
     const char *architecture = json_string_value(json_object_get(p->keys, "general.architecture"));
     snprintf(key, sizeof key, "%s.pooling_type", architecture ? architecture : "");
-    const json_int_t type = json_integer_value(json_object_get(p->keys, key));
-    qkv_gguf_set_pooling(pooling, type < 0 || type > GGUF_POOLS ? 0 : (int)type);
+    qkv_gguf_set_pooling(pooling, (double)json_integer_value(json_object_get(p->keys, key)));
     return QKV_OK;
 }

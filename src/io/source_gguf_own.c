@@ -54,9 +54,17 @@ static enum qkv_status own_labels(struct qkv_model *m, const struct qkv_gguf *g)
     const char *text;
     size_t at = 0, size, n = 0;
     if (!count) return QKV_OK;
-    while (labels && qkv_gguf_text(g, value, &at, &text, &size))
-        if (!(labels[n] = qkv_copy_bytes(m->ctx, text, size)) || ++n == count) break;
-    const enum qkv_status status = labels && n == count ? qkv_model_set_labels(m, labels, count) : QKV_MEMORY;
+    enum qkv_status status = labels ? QKV_OK : QKV_MEMORY;
+    while (!status && n < count && qkv_gguf_text(g, value, &at, &text, &size)) {
+        labels[n] = qkv_copy_bytes(m->ctx, text, size);
+        if (labels[n])
+            n++;
+        else
+            status = QKV_MEMORY;
+    }
+    if (!status && n < count)
+        status = qkv_fail(m->ctx, QKV_FORMAT, "%s: " QKV_GGUF_LABELS " has %zu texts, not %zu", g->path, n, count);
+    if (!status) status = qkv_model_set_labels(m, labels, count);
     for (size_t i = 0; i < n; i++) free((char *)(uintptr_t)labels[i]);
     free(labels);
     return status;
@@ -92,7 +100,7 @@ static enum qkv_status own_read_texts(struct qkv_opening *o) {
     enum qkv_status status = own_tokenizers(o, g);
     if (!status && generation)
         status = qkv_generation_parse(o->ctx, g->path, generation, size, &m->spec, &m->generation);
-    if (!status) qkv_gguf_set_pooling(&m->pooling, (int)type);
+    if (!status) qkv_gguf_set_pooling(&m->pooling, type);
     return status ? status : own_labels(m, g);
 }
 
