@@ -120,7 +120,8 @@ QKV_API enum qkv_status qkv_gguf_options_check(struct qkv_context *ctx, const st
  *   tensors have another type than the one asked for. It is the caller's, freed with qkv_gguf_notes_free; NULL after a
  *   failure.
  *
- * An unknown type, mix or family, a rule that matches nothing, and a planned model are QKV_ARGUMENT; a family that
+ * An unknown type, mix or family, a rule that matches nothing, importance without a matrix in blocks, and a planned
+ * model are QKV_ARGUMENT; a family that
  * cannot express the model is QKV_SPEC; a number that is not finite, or too large for its type, is QKV_NUMBER, with the
  * name of the tensor. The callback or qkv_context_cancel stops the call with QKV_STOPPED. Fails with QKV_ARGUMENT,
  * QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SHAPE, QKV_SPEC, QKV_NUMBER, QKV_STOPPED. */

@@ -121,11 +121,11 @@ enum { QUANTISE_PIECE = 1 << 13 }; /* numbers that a thread converts at once */
 
 static enum qkv_quantise_fault quantise_fault(const struct qkv_type *type, const unsigned char *bytes, const float *x,
                                               float *back, size_t n) {
-    for (size_t i = 0; i < n && type->kind == QKV_CLASS_BLOCKS; i++)
+    for (size_t i = 0; i < n; i++)
         if (!isfinite(x[i])) return QKV_QUANTISE_NOT_FINITE;
     qkv_type_floats(type, back, bytes, n);
     for (size_t i = 0; i < n; i++)
-        if (isfinite(x[i]) && !isfinite(back[i])) return QKV_QUANTISE_TOO_LARGE;
+        if (!isfinite(back[i])) return QKV_QUANTISE_TOO_LARGE;
     return QKV_QUANTISE_GOOD;
 }
 

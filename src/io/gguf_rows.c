@@ -1,5 +1,6 @@
 /* The data of a GGUF file: rows of weights, copied where their type stays, else converted, a few at a time, by all
  * threads of the context. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +13,9 @@ enum { ROWS_BYTES = 1 << 20 }; /* of floats that are converted at once, for each
 struct rows_work {
     const struct qkv_family_rows *rows;
     const struct qkv_gguf_tensor *tensor;
-    size_t bytes;            /* of a row, converted */
-    float *floats, *scratch; /* of a piece; of a row for each thread */
+    size_t bytes;   /* of a row, converted */
+    float *floats;  /* of a piece; NULL: rows are copied */
+    float *scratch; /* of a row, for each thread if rows are converted; NULL: rows of blocks are copied */
     unsigned char *out;
 };
 
@@ -37,15 +39,15 @@ static void rows_gather(const struct rows_work *w, size_t first, size_t n) {
 }
 
 static enum qkv_status rows_fail(struct qkv_context *ctx, const struct rows_work *w, int fault) {
-    const char *name = w->tensor->array.name, *type = qkv_types[w->tensor->array.dtype]->name;
+    const char *name = w->tensor->array.name;
     if (fault == QKV_QUANTISE_NOT_FINITE)
         return qkv_fail(ctx, QKV_NUMBER,
-                        "%s holds numbers that are not finite, which %s cannot have, so nothing was written; the model "
-                        "is damaged, or its training diverged",
-                        name, type);
+                        "%s holds numbers that are not finite, so nothing was written; the model is damaged, or its "
+                        "training diverged",
+                        name);
     return qkv_fail(ctx, QKV_NUMBER,
                     "%s holds numbers that are too large for %s, so nothing was written; choose another type for it",
-                    name, type);
+                    name, qkv_types[w->tensor->array.dtype]->name);
 }
 
 static enum qkv_status rows_convert(struct qkv_context *ctx, const struct rows_work *w, size_t first, size_t n) {
@@ -59,7 +61,18 @@ static enum qkv_status rows_convert(struct qkv_context *ctx, const struct rows_w
     return status || !atomic_load(&fault) ? status : rows_fail(ctx, w, atomic_load(&fault));
 }
 
-static void rows_copy(const struct rows_work *w, size_t first, size_t n) {
+/* Whether rows of reals, which are copied, are finite. */
+static bool rows_are_finite(const struct rows_work *w, size_t n) {
+    const size_t columns = w->rows->columns;
+    bool finite = true;
+    for (size_t r = 0; r < n && finite; r++) {
+        qkv_to_float(w->scratch, w->out + r * w->bytes, w->tensor->array.dtype, columns);
+        for (size_t i = 0; i < columns; i++) finite = finite && isfinite(w->scratch[i]);
+    }
+    return finite;
+}
+
+static enum qkv_status rows_copy(struct qkv_context *ctx, const struct rows_work *w, size_t first, size_t n) {
     for (size_t r = 0; r < n; r++) {
         enum qkv_dtype dtype;
         const void *from = qkv_family_rows_at(w->rows, first + r, &dtype);
@@ -68,6 +81,7 @@ static void rows_copy(const struct rows_work *w, size_t first, size_t n) {
         else
             memset(w->out + r * w->bytes, 0, w->bytes); /* zeros are f32 */
     }
+    return !w->scratch || rows_are_finite(w, n) ? QKV_OK : rows_fail(ctx, w, QKV_QUANTISE_NOT_FINITE);
 }
 
 /* Tells who watches, and stops the work if asked to. */
@@ -79,24 +93,33 @@ static enum qkv_status rows_progress(const struct qkv_gguf_export *e) {
     return qkv_fail(e->ctx, QKV_STOPPED, "writing was stopped, and nothing was written");
 }
 
+/* Takes the memory for a piece of rows. */
+static enum qkv_status rows_begin(struct qkv_context *ctx, struct rows_work *w, size_t piece) {
+    const enum qkv_dtype dtype = w->tensor->array.dtype;
+    const size_t columns = w->rows->columns;
+    const bool stay = rows_stay(w), blocks = qkv_types[dtype]->kind == QKV_CLASS_BLOCKS;
+    size_t numbers, rows;
+    w->bytes = qkv_type_span(dtype, columns);
+    w->out = qkv_allocate(ctx, piece, w->bytes);
+    if (!w->out) return QKV_MEMORY;
+    if (stay && blocks) return QKV_OK;
+    if (!qkv_multiply(piece, columns, &numbers) || !qkv_multiply(stay ? 1 : (size_t)ctx->threads, columns, &rows))
+        return qkv_fail_memory(ctx, 0, "rows of a tensor");
+    if (!stay) w->floats = qkv_allocate(ctx, numbers, sizeof *w->floats);
+    w->scratch = qkv_allocate(ctx, rows, sizeof *w->scratch);
+    return (stay || w->floats) && w->scratch ? QKV_OK : QKV_MEMORY;
+}
+
 static enum qkv_status rows_write(struct qkv_gguf_export *e, const struct qkv_family_rows *rows,
                                   const struct qkv_gguf_tensor *tensor) {
     struct rows_work w = {.rows = rows, .tensor = tensor};
-    const size_t threads = (size_t)e->ctx->threads, columns = rows->columns;
-    if (!rows->count || !columns) return QKV_OK;
-    const size_t piece = qkv_min(rows->count, threads * (ROWS_BYTES / (columns * sizeof(float)) + 1));
-    const bool stay = rows_stay(&w);
-    w.bytes = qkv_type_span(tensor->array.dtype, columns);
-    w.out = qkv_allocate(e->ctx, piece, w.bytes);
-    w.floats = qkv_allocate(e->ctx, piece * columns, sizeof *w.floats);
-    w.scratch = qkv_allocate(e->ctx, threads * columns, sizeof *w.scratch);
-    enum qkv_status status = w.out && w.floats && w.scratch ? QKV_OK : QKV_MEMORY;
+    if (!rows->count || !rows->columns) return QKV_OK;
+    const size_t each = ROWS_BYTES / sizeof(float) / rows->columns + 1;
+    const size_t piece = qkv_min(rows->count, (size_t)e->ctx->threads * each);
+    enum qkv_status status = rows_begin(e->ctx, &w, piece);
     for (size_t first = 0, n; first < rows->count && !status; first += n) {
         n = qkv_min(piece, rows->count - first);
-        if (stay)
-            rows_copy(&w, first, n);
-        else
-            status = rows_convert(e->ctx, &w, first, n);
+        status = w.floats ? rows_convert(e->ctx, &w, first, n) : rows_copy(e->ctx, &w, first, n);
         if (!status) status = qkv_gguf_write_data(&e->writer, w.out, n * w.bytes);
         if (!status) status = rows_progress(e);
     }

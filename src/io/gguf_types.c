@@ -439,14 +439,21 @@ static enum qkv_status choose_all(struct qkv_gguf_export *e, int mix, const stru
     return status;
 }
 
-/* Fails where a file of importance has none of the tensors. */
-static enum qkv_status imatrix_check(const struct qkv_gguf_export *e) {
+/* Fails where a file of importance has no effect; a note says if it has one on some of the matrices only. */
+static enum qkv_status imatrix_check(struct qkv_gguf_export *e) {
     size_t found = 0, blocks = 0;
     for (size_t i = 0; i < e->arrays.count; i++) {
         found += e->tensors[i].importance != NULL;
         blocks += qkv_types[e->tensors[i].array.dtype]->kind == QKV_CLASS_BLOCKS;
     }
-    if (!e->imatrix || found || !blocks) return QKV_OK;
+    if (!e->imatrix) return QKV_OK;
+    if (!blocks)
+        return qkv_fail(e->ctx, QKV_ARGUMENT,
+                        "no matrix of the file is in blocks, so the importance of columns (%s) has no effect; choose a "
+                        "type of blocks, such as q4_K",
+                        e->options->imatrix);
+    if (found == blocks) return QKV_OK;
+    if (found) return qkv_gguf_note(e->ctx, e->notes, "importance for %zu of %zu matrices in blocks", found, blocks);
     return qkv_fail(e->ctx, QKV_ARGUMENT,
                     "%s has no tensor of this model; name a file that was made with a GGUF file of the same model",
                     e->options->imatrix);

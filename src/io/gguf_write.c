@@ -133,9 +133,10 @@ static size_t writer_gap(uint64_t bytes) {
 
 void qkv_gguf_put_tensor(struct qkv_gguf_writer *w, const struct qkv_array *array) {
     const struct qkv_type *type = qkv_types[array->dtype];
-    size_t bytes;
+    size_t bytes, end;
     if (w->status) return;
-    if (type->gguf < 0 || array->rank > GGUF_RANK || !qkv_array_bytes(array, &bytes)) {
+    if (type->gguf < 0 || array->rank > GGUF_RANK || !qkv_array_bytes(array, &bytes) ||
+        !qkv_add_size((size_t)w->data, bytes, &end) || !qkv_add_size(end, writer_gap(end), &end)) {
         w->status = qkv_fail(w->ctx, QKV_ARGUMENT, "%s: GGUF files cannot have the tensor %s of type %s, %d dimensions",
                              w->path, array->name, type->name, array->rank);
         return;
@@ -145,8 +146,7 @@ void qkv_gguf_put_tensor(struct qkv_gguf_writer *w, const struct qkv_array *arra
     for (int i = array->rank; i-- > 0;) writer_u64(w, &w->table, array->shape[i]); /* the innermost first */
     writer_u32(w, &w->table, (uint32_t)type->gguf);
     writer_u64(w, &w->table, w->data);
-    w->data += bytes;
-    w->data += writer_gap(w->data);
+    w->data = end;
     w->tensor_count++;
 }
 

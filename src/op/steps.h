@@ -392,7 +392,7 @@ struct qkv_step_quantise {
 };
 enum qkv_quantise_fault {
     QKV_QUANTISE_GOOD,
-    QKV_QUANTISE_NOT_FINITE, /* a number that is not finite, and a type of blocks, which have no place for it */
+    QKV_QUANTISE_NOT_FINITE, /* a number is not finite */
     QKV_QUANTISE_TOO_LARGE   /* a finite number would become infinite */
 };
 
