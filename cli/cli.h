@@ -486,6 +486,8 @@ int cli_gguf_write(const struct cli_gguf *gguf, struct qkv_model *model);
 
 /* Prints what a model is made of: heads, masks, positions, norms, feed-forwards (info_spec.c). */
 void cli_info_print_spec(const struct qkv_spec *spec);
+/* The number of parameters of a model: of all elements. */
+size_t cli_parameters(const struct qkv_model *model);
 /* Prints a table of all parameters under the model's name. Returns CLI_DONE, or CLI_FAILED after a message. */
 int cli_info_print_tree(const struct qkv_model *model, const char *name);
 

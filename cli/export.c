@@ -101,10 +101,7 @@ static int export_json(const struct arguments *a, const struct qkv_model *model)
 
 static void export_tell(const struct arguments *a, const struct qkv_model *model) {
     char count[CLI_NUMBER];
-    size_t numbers = 0;
-    for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        numbers += qkv_array_elements(qkv_model_parameter(model, i));
-    cli_wrote(a->out, "%s parameters, %s in %s", cli_grouped(count, numbers),
+    cli_wrote(a->out, "%s parameters, %s in %s", cli_grouped(count, cli_parameters(model)),
               export_to(a, "huggingface") ? "a Hugging Face folder with all numbers" : "the matrices", a->dtype);
 }
 

@@ -60,6 +60,13 @@ static bool info_insert(struct node *root, const struct qkv_array *array) {
     return true;
 }
 
+size_t cli_parameters(const struct qkv_model *model) {
+    size_t numbers = 0;
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        numbers += qkv_array_elements(qkv_model_parameter(model, i));
+    return numbers;
+}
+
 static struct node *build_tree(const struct qkv_model *model) {
     struct node *root = calloc(1, sizeof *root);
     for (size_t i = 0; root && i < qkv_model_parameters(model); i++) {

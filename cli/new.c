@@ -40,19 +40,12 @@ static int new_check_folder(const char *folder) {
                  : cli_failed("%s is not empty, and a new model replaces nothing; choose another folder", folder);
 }
 
-static size_t new_count(const struct qkv_model *model) {
-    size_t numbers = 0;
-    for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        numbers += qkv_array_elements(qkv_model_parameter(model, i));
-    return numbers;
-}
-
 static int new_json(const struct arguments *a, const struct qkv_model *model) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
     struct qkv_json out = cli_json();
     qkv_json_begin(&out, '{');
     qkv_json_put_text(&out, "folder", a->out);
-    qkv_json_put_count(&out, "parameters", new_count(model));
+    qkv_json_put_count(&out, "parameters", cli_parameters(model));
     qkv_json_put_integer(&out, "seed", a->fresh.seed);
     qkv_json_key(&out, "tokens");
     if (tokenizer)
@@ -68,7 +61,7 @@ static void new_tell(const struct arguments *a, const struct qkv_model *model) {
     const struct qkv_spec *spec = qkv_model_spec(model);
     const char *slash = a->out[strlen(a->out) - 1] == '/' ? "" : "/";
     char count[CLI_NUMBER], vocab[CLI_NUMBER];
-    const size_t numbers = new_count(model);
+    const size_t numbers = cli_parameters(model);
     cli_print_name(a->out, SIZE_MAX);
     printf("%s: %s parameters as seed %lld draws them; ", slash, cli_grouped(count, numbers), (long long)a->fresh.seed);
     const bool tokens = qkv_spec_has_tokens(spec);

@@ -59,7 +59,6 @@ int cli_gguf_write(const struct cli_gguf *g, struct qkv_model *model) {
     struct qkv_gguf_notes *notes;
     char count[CLI_NUMBER];
     const char *note;
-    size_t numbers = 0;
     cli_progress_start(&progress, g->quiet, false);
     if (progress.kind == CLI_LINES) progress.latest = qkv_clock(); /* work of a few seconds shows no line */
     cli_catch_signals();
@@ -70,13 +69,11 @@ int cli_gguf_write(const struct cli_gguf *g, struct qkv_model *model) {
     if (status) return status == QKV_STOPPED ? CLI_INTERRUPTED : cli_broken(qkv_model_context(model));
     if (qkv_model_warning(model)) cli_say("warning: %s", qkv_model_warning(model));
     for (size_t i = 0; (note = qkv_gguf_note_at(notes, i)); i++) cli_say("%s", note);
-    for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        numbers += qkv_array_elements(qkv_model_parameter(model, i));
     int code = CLI_DONE;
     if (g->json)
         code = gguf_json(g, model, notes);
     else
-        cli_wrote(g->out, "%s parameters, %s, architecture %s", cli_grouped(count, numbers),
+        cli_wrote(g->out, "%s parameters, %s, architecture %s", cli_grouped(count, cli_parameters(model)),
                   qkv_gguf_notes_format(notes), qkv_gguf_notes_architecture(notes));
     qkv_gguf_notes_free(notes);
     return code;

@@ -88,10 +88,8 @@ void cli_train_introduce(struct cli_progress *progress, struct qkv_trainer *trai
     struct qkv_model *model = qkv_trainer_model(trainer);
     const struct qkv_context *ctx = qkv_model_context(model);
     const struct qkv_spec *spec = qkv_model_spec(model);
-    size_t parameters = 0;
     char text[2][CLI_NUMBER];
-    for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        parameters += qkv_array_elements(qkv_model_parameter(model, i));
+    const size_t parameters = cli_parameters(model);
     char vocabulary[48] = "";
     if (qkv_spec_has_tokens(spec)) snprintf(vocabulary, sizeof vocabulary, "vocabulary %d, ", spec->vocab);
     cli_progress_line(progress, "model   %s%s%s parameters, %scontext %d",

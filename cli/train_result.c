@@ -6,9 +6,6 @@
 int cli_train_json(struct qkv_trainer *trainer, const struct cli_train_arguments *a, const struct qkv_train_report *r,
                    const char *state) {
     const struct qkv_model *model = qkv_trainer_model(trainer);
-    size_t numbers = 0;
-    for (size_t i = 0; i < qkv_model_parameters(model); i++)
-        numbers += qkv_array_elements(qkv_model_parameter(model, i));
     struct qkv_json out = cli_json();
     qkv_json_begin(&out, '{');
     qkv_json_put_text(&out, "folder", a->resume ? a->resume : a->out);
@@ -16,7 +13,7 @@ int cli_train_json(struct qkv_trainer *trainer, const struct cli_train_arguments
     qkv_json_put_bool(&out, "ended_by_patience", r->ended);
     qkv_json_put_integer(&out, "step", r->step);
     qkv_json_put_integer(&out, "steps", qkv_trainer_options(trainer)->steps);
-    qkv_json_put_count(&out, "parameters", numbers);
+    qkv_json_put_count(&out, "parameters", cli_parameters(model));
     qkv_json_put_number(&out, "loss", r->loss, 9);
     qkv_json_put_number(&out, "valid_loss", r->valid_loss, 9);
     qkv_json_put_text(&out, "metric", qkv_trainer_options(trainer)->metric);
