@@ -8,52 +8,104 @@
 
 /* ---- types ------------------------------------------------------------------------------------------------------- */
 
-/* The types of the matrices of a model: layers' values and last matrices by one digit each, then the table. */
-static void read_types(const struct qkv_gguf_export *e, int layers, char *text) {
+/* Adds a type to a text of runs, "2 q5_K 14 q4_K". */
+struct runs {
+    char text[512];
+    const char *type;
+    int count;
+};
+
+static void runs_end(struct runs *r) {
+    const size_t n = strlen(r->text);
+    if (r->count) snprintf(r->text + n, sizeof r->text - n, "%d %s ", r->count, r->type);
+    r->count = 0;
+}
+
+static void runs_add(struct runs *r, const char *type) {
+    if (r->count && strcmp(r->type, type) != 0) runs_end(r);
+    r->type = type;
+    r->count++;
+}
+
+/* The types of the matrices of a model: of the layers' values, of their last matrices, and of the table. */
+static void read_types(const struct qkv_gguf_export *e, int layers, struct runs *r) {
     for (int part = 0; part < 2; part++) {
         for (int i = 0; i < layers; i++) {
             char name[64];
             snprintf(name, sizeof name, "decoder.layers.%d.%s.weight", i, part ? "ffn.down" : "attn.v");
             for (size_t k = 0; k < e->arrays.count; k++)
-                if (!strcmp(e->tensors[k].array.name, name))
-                    text += sprintf(text, "%c", qkv_types[e->tensors[k].array.dtype]->name[1]);
+                if (!strcmp(e->tensors[k].array.name, name)) runs_add(r, qkv_types[e->tensors[k].array.dtype]->name);
         }
-        text += sprintf(text, " ");
+        runs_end(r);
+        strcat(r->text, "| ");
     }
     for (size_t k = 0; k < e->arrays.count; k++)
         if (strstr(e->tensors[k].array.name, "embed.token"))
-            sprintf(text, "%s", qkv_types[e->tensors[k].array.dtype]->name);
+            strcat(r->text, qkv_types[e->tensors[k].array.dtype]->name);
 }
 
 /* The types are those that llama-quantize of llama.cpp chooses for the same file (version 0.3.36 of llama_cpp). */
+#define MORE_BITS(base) "2 q6_K 2 " base " 1 q6_K 2 " base " 1 q6_K 2 " base " 1 q6_K 2 " base " 3 q6_K | "
+static const struct {
+    const char *mix, *types;
+} mix_types[] = {
+    {"F32", "16 f32 | 16 f32 | f32"},
+    {"F16", "16 f16 | 16 f16 | f16"},
+    {"BF16", "16 bf16 | 16 bf16 | bf16"},
+    {"Q4_0", "16 q4_0 | 16 q4_0 | q6_K"},
+    {"Q4_1", "16 q4_1 | 16 q4_1 | q6_K"},
+    {"Q5_0", "16 q5_0 | 16 q5_0 | q6_K"},
+    {"Q5_1", "16 q5_1 | 16 q5_1 | q6_K"},
+    {"Q8_0", "16 q8_0 | 16 q8_0 | q8_0"},
+    {"Q2_K", "16 q4_K | 16 q3_K | q6_K"},
+    {"Q2_K_S", "16 q4_K | 2 q4_K 14 q2_K | q6_K"},
+    {"Q3_K_S", "16 q3_K | 16 q3_K | q6_K"},
+    {"Q3_K_M", "2 q5_K 14 q4_K | 1 q5_K 15 q4_K | q6_K"},
+    {"Q3_K_L", "16 q5_K | 16 q5_K | q6_K"},
+    {"Q4_K_S", "4 q5_K 12 q4_K | 2 q5_K 14 q4_K | q6_K"},
+    {"Q4_K_M", MORE_BITS("q4_K") MORE_BITS("q4_K") "q6_K"},
+    {"Q5_K_S", "16 q5_K | 16 q5_K | q6_K"},
+    {"Q5_K_M", MORE_BITS("q5_K") MORE_BITS("q5_K") "q6_K"},
+    {"Q6_K", "16 q6_K | 16 q6_K | q6_K"},
+    {"IQ4_NL", "16 q5_K | 2 q5_K 14 iq4_nl | q6_K"},
+    {"IQ4_XS", "16 q5_K | 2 q5_K 14 iq4_xs | q6_K"},
+    {"MXFP4_MOE", "16 q8_0 | 16 q8_0 | q8_0"},
+};
+
+/* Compares the types of a mix under one of its names, which the notes say as `name`. */
+static void check_mix(struct qkv_model *model, const char *format, const char *name, const char *types) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    struct qkv_gguf_options o = qkv_gguf_defaults();
+    struct qkv_gguf_notes notes = {0};
+    struct qkv_family_config config = {.gguf = true};
+    struct qkv_gguf_export e = {.ctx = ctx, .model = model, .options = &o, .notes = &notes};
+    struct runs runs = {0};
+    o.format = format;
+    assert_ok(ctx, qkv_family_arrays_own(model, &config, &e.arrays));
+    assert_ok(ctx, qkv_gguf_choose_types(&e));
+    read_types(&e, 16, &runs);
+    if (strcmp(runs.text, types) != 0) fail_msg("%s: %s, not %s", format, runs.text, types);
+    assert_int_equal(notes.count, 0);
+    assert_string_equal(qkv_gguf_notes_format(&notes), name);
+    qkv_family_arrays_free(&e.arrays);
+    free(e.tensors);
+}
+
 static void mixes_are_those_of_llama_cpp(void **state) {
-    static const struct {
-        const char *mix, *types;
-    } cases[] = {
-        {"Q8_0", "8888888888888888 8888888888888888 q8_0"},   {"q4_0", "4444444444444444 4444444444444444 q6_K"},
-        {"Q2_K", "4444444444444444 3333333333333333 q6_K"},   {"Q3_K_M", "5544444444444444 5444444444444444 q6_K"},
-        {"Q3_K", "5544444444444444 5444444444444444 q6_K"},   {"Q3_K_L", "5555555555555555 5555555555555555 q6_K"},
-        {"Q4_K_S", "5555444444444444 5544444444444444 q6_K"}, {"q4_k_m", "6644644644644666 6644644644644666 q6_K"},
-        {"Q5_K_S", "5555555555555555 5555555555555555 q6_K"}, {"Q5_K_M", "6655655655655666 6655655655655666 q6_K"},
-        {"Q6_K", "6666666666666666 6666666666666666 q6_K"},
-    };
-    struct qkv_context *ctx = *state;
-    struct qkv_model *model = make_llama(ctx, 16, 256);
-    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
-        char types[128];
-        struct qkv_gguf_options o = qkv_gguf_defaults();
-        struct qkv_gguf_notes notes = {0};
-        struct qkv_family_config config = {.gguf = true};
-        struct qkv_gguf_export e = {.ctx = ctx, .model = model, .options = &o, .notes = &notes};
-        o.format = cases[i].mix;
-        assert_ok(ctx, qkv_family_arrays_own(model, &config, &e.arrays));
-        assert_ok(ctx, qkv_gguf_choose_types(&e));
-        read_types(&e, 16, types);
-        if (strcmp(types, cases[i].types) != 0) fail_msg("%s: %s, not %s", cases[i].mix, types, cases[i].types);
-        assert_int_equal(notes.count, 0);
-        qkv_family_arrays_free(&e.arrays);
-        free(e.tensors);
+    struct qkv_model *model = make_llama(*state, 16, 256);
+    const char *name;
+    for (size_t i = 0; qkv_mix_at(i, &name, NULL); i++) {
+        const char *types = NULL;
+        for (size_t k = 0; k < TEST_COUNT(mix_types); k++)
+            if (!strcmp(mix_types[k].mix, name)) types = mix_types[k].types;
+        if (!types) fail_msg("no types of llama.cpp for the mix %s", name);
+        check_mix(model, name, name, types);
     }
+    check_mix(model, "q3_K", "Q3_K_M", "2 q5_K 14 q4_K | 1 q5_K 15 q4_K | q6_K");
+    check_mix(model, "q4_k_m", "Q4_K_M", MORE_BITS("q4_K") MORE_BITS("q4_K") "q6_K");
+    check_mix(model, "q4_K", "Q4_K_M", MORE_BITS("q4_K") MORE_BITS("q4_K") "q6_K");
+    check_mix(model, "q5_K", "Q5_K_M", MORE_BITS("q5_K") MORE_BITS("q5_K") "q6_K");
+    check_mix(model, "q8_0", "Q8_0", "16 q8_0 | 16 q8_0 | q8_0");
     qkv_model_free(model);
 }
 
@@ -166,6 +218,13 @@ static void importance_makes_errors_of_its_columns_small(void **state) {
     }
     if (!(error[1] < 0.9 * error[0])) fail_msg("errors of %g without, %g with importance", error[0], error[1]);
     assert_true(error[1] == error[2]);
+    char *notes = write_model(model, &o, test_path("weighed.gguf"));
+    if (!strstr(notes, "importance for 1 of 8 matrices in blocks\n")) fail_msg("the notes are: %s", notes);
+    free(notes);
+    o.format = "f16";
+    assert_int_equal(qkv_model_export_gguf(model, &o, test_path("no.gguf"), NULL), QKV_ARGUMENT);
+    assert_non_null(strstr(qkv_message(ctx), "no matrix of the file is in blocks, so the importance of columns ("));
+    o.format = "q4_K";
     write_importance(ctx, "blk.0.ffn_up.weight", 255, paths[1], paths[2]);
     assert_int_equal(qkv_model_export_gguf(model, &o, test_path("no.gguf"), NULL), QKV_SHAPE);
     write_importance(ctx, "other.weight", 256, paths[1], paths[2]);

@@ -16,6 +16,10 @@ cmp -s said.llama_11_004 said.llama.gguf || fail "a GGUF file generates other id
 # ---- few bits: from a file, a folder and a run, names in any case ----
 try 0 "$QKV" quantize "$file" --to q8_0 -o few.gguf
 has err 'rows are no whole blocks: .* f16 instead of q8_0'
+try 0 "$QKV" quantize "$file" --to q4_k -o mix.gguf
+has err 'mix.gguf: [0-9,]+ parameters, Q4_K_M, architecture gpt2, '
+try 0 "$QKV" export "$file" --to gguf --dtype q4_k -o pure.gguf --json
+has out '"format": ?"q4_K", ?"architecture": ?"gpt2"'
 try 0 "$QKV" generate few.gguf --prompt "the then" -n 4 --temp 0 -q
 make_spec
 make_text 60 >text.txt
@@ -29,13 +33,13 @@ has out 'parameters'
 # ---- fine-tuning one, of the architecture that only qkv reads too ----
 try 0 "$QKV" quantize run --to Q4_0 --family qkv -o own.gguf
 try 0 "$QKV" train --from own.gguf --data text.txt --steps 1 --batch 1 --out tuned
-has err 'weights of .*/own.gguf are q[0-9]_0; the run learns fp32 copies of them'
+has err 'weights of .*/own.gguf are q8_0; the run learns fp32 copies of them'
 
 # ---- the output ----
 refuse 1 'run.gguf exists.*--force' "$QKV" quantize run --to q4_1 -o run.gguf
 try 0 "$QKV" quantize run --to q4_1 -o run.gguf --force
-refuse 1 'cannot write|no folder|does not exist' "$QKV" quantize run --to q4_1 -o missing/run.gguf
-refuse 1 'run.gguf' "$QKV" quantize run.gguf --to q8_0 -o run.gguf --force
+refuse 1 'cannot write missing/run.gguf: No such file' "$QKV" quantize run --to q4_1 -o missing/run.gguf
+refuse 1 'run.gguf is also read; write to another file' "$QKV" quantize run.gguf --to q8_0 -o run.gguf --force
 
 # ---- the command line ----
 refuse 2 'name one model: .*quantize RUN --to Q4_K_M' "$QKV" quantize --to q8_0 -o x.gguf
@@ -45,9 +49,12 @@ refuse 2 'the type "q9" is not known; there are F32, ' "$QKV" quantize run --to 
 refuse 2 'the rule "head" is not PATTERN=TYPE, such as head\*=q8_0' "$QKV" quantize run --to q8_0 --keep head -o x.gguf
 refuse 2 'the type "q9" is not known; there are ' "$QKV" quantize run --to q8_0 --keep 'head*=q9' -o x.gguf
 refuse 1 'no matrix has a name like "tail\*"' "$QKV" quantize run --to q8_0 --keep 'tail*=q8_0' -o x.gguf
+refuse 2 'the type "q4_k_m" is not known; there are .*; qkv quantize writes mixes' \
+    "$QKV" export run --to gguf --dtype q4_k_m -o x.gguf
 refuse 1 'text.txt is not a file of importance' "$QKV" quantize run --to q8_0 --imatrix text.txt -o x.gguf
 refuse 2 'GGUF files have no family "lama"' "$QKV" quantize run --to q8_0 --family lama -o x.gguf
-refuse 1 'models of type llama|architecture llama' "$QKV" export run --to gguf --family llama -o x.gguf
+refuse 1 'models of type llama do not have all of this model; .*: embed.position.kind is learned' \
+    "$QKV" export run --to gguf --family llama -o x.gguf
 refuse 2 '--dtype is "q8_0"; it must be f32' "$QKV" export run --dtype q8_0 -o folder
 refuse 2 'name a file to write: --out FILE.gguf' "$QKV" export run --to gguf
 refuse 2 '--quiet has no effect: folders are written without progress' "$QKV" export run --dtype f16 -o folder --quiet
