@@ -160,8 +160,6 @@ static enum qkv_status export_note_missing(struct qkv_gguf_export *e) {
                                "(generation_config.json)");
     if (!status && e->config.family && e->model->source_tokenizer)
         status = qkv_gguf_note(e->ctx, e->notes, "the file does not have the tokenizer of the sources");
-    if (!status && e->config.family && e->model->label_count)
-        status = qkv_gguf_note(e->ctx, e->notes, "the file does not have the names of the classes");
     return status;
 }
 
