@@ -211,8 +211,9 @@ try 0 "$QKV" eval run --data foreign.txt --against run --json
 has out '"divergence": 0, "divergence_error": 0, "same_likeliest": 1, '
 # Each model has its own precision, and only that of bf16 is told.
 try 0 train in_bf16 3 --quiet --precision bf16 --tokenizer run/tokenizer.json
-try 0 "$QKV" eval run --data foreign.txt --against in_bf16
-hasnt err '^qkv: run was trained in bf16'
+try 0 train in_fp32 3 --quiet --precision fp32 --tokenizer run/tokenizer.json
+try 0 "$QKV" eval in_fp32 --data foreign.txt --against in_bf16
+hasnt err '^qkv: in_fp32 was trained in bf16'
 # The windows have the smaller context, and so has the plan of memory.
 try 0 "$QKV" new --spec spec.json --set position.kind=rope --set context=16000000 --tokenizer run/tokenizer.json \
     --out huge
