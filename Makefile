@@ -5,7 +5,7 @@ MAKEFLAGS += --no-print-directory
 
 BUILD    ?= build
 SANITIZE ?= build-sanitize
-WITHOUT  ?= slow
+WITHOUT  ?= slow|sources
 THREADS  ?= build-threads
 FUZZ     ?= build-fuzz
 SECONDS  ?= 60
