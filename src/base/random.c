@@ -3,27 +3,30 @@
 #include "base/base.h"
 #include "base/math.h"
 
-#define ROUNDS 20
-
-static uint32_t rotate_left(uint32_t x, unsigned n) {
+static inline uint32_t rotate_left(uint32_t x, unsigned n) {
     return (x << n) | (x >> (32 - n));
 }
 
+/* Four rounds with the rotations a to d, and the key behind them. */
+static inline void four_rounds(uint32_t x[2], unsigned a, unsigned b, unsigned c, unsigned d, uint32_t key0,
+                               uint32_t key1) {
+    x[0] += x[1], x[1] = rotate_left(x[1], a) ^ x[0];
+    x[0] += x[1], x[1] = rotate_left(x[1], b) ^ x[0];
+    x[0] += x[1], x[1] = rotate_left(x[1], c) ^ x[0];
+    x[0] += x[1], x[1] = rotate_left(x[1], d) ^ x[0];
+    x[0] += key0, x[1] += key1;
+}
+
+/* The rounds are written out: random numbers are most of the time of creating a model. */
 void qkv_threefry(const uint32_t key[2], const uint32_t counter[2], uint32_t out[2]) {
-    static const unsigned rotation[8] = {13, 15, 26, 6, 17, 29, 16, 24};
-    const uint32_t schedule[3] = {key[0], key[1], 0x1bd11bdau ^ key[0] ^ key[1]};
-    uint32_t x0 = counter[0] + schedule[0], x1 = counter[1] + schedule[1];
-    for (uint32_t round = 0; round < ROUNDS; round++) {
-        x0 += x1;
-        x1 = rotate_left(x1, rotation[round % 8]) ^ x0;
-        if (round % 4 == 3) {
-            uint32_t injection = round / 4 + 1;
-            x0 += schedule[injection % 3];
-            x1 += schedule[(injection + 1) % 3] + injection;
-        }
-    }
-    out[0] = x0;
-    out[1] = x1;
+    const uint32_t k0 = key[0], k1 = key[1], k2 = 0x1bd11bdau ^ k0 ^ k1;
+    uint32_t x[2] = {counter[0] + k0, counter[1] + k1};
+    four_rounds(x, 13, 15, 26, 6, k1, k2 + 1);
+    four_rounds(x, 17, 29, 16, 24, k2, k0 + 2);
+    four_rounds(x, 13, 15, 26, 6, k0, k1 + 3);
+    four_rounds(x, 17, 29, 16, 24, k1, k2 + 4);
+    four_rounds(x, 13, 15, 26, 6, k2, k0 + 5);
+    out[0] = x[0], out[1] = x[1];
 }
 
 /* The key is the stream number enciphered under the seed. For each seed this is one to one, so streams of a seed never

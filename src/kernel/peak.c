@@ -2,7 +2,7 @@
  * this machine. Reported shares of the peak are relative to these. */
 #include "kernel/isa/bf16.h"
 
-enum { PIECES_A_THREAD = 8, ROUNDS = 3 };
+enum { PIECES_A_THREAD = 4, ROUNDS = 3 };
 
 struct peak {
     double (*kernel)(size_t iterations);
