@@ -399,6 +399,51 @@ static void test_ids_are_a_prompt(void **state) {
     assert_memory_equal(h.text, text.text, text.size);
 }
 
+/* A text that grows, and one that changes in its middle, have the tokens that they have in a new session; only what is
+ * new is read. */
+static void test_a_session_goes_on_with_what_is_new(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t same, tokens; /* with what the session holds; to be made */
+        bool full;
+    } turns[] = {{"To", 0, 3, false},
+                 {"To be", 2, 3, false},
+                 {"To be", 5, 2, false},
+                 {"To do so", 3, 2, false},
+                 {"To do so", 8, 60, true}};
+    struct qkv_session *session;
+    assert_ok(ctx, qkv_session_create(model, NULL, &session));
+    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
+        int32_t ids[CONTEXT];
+        const size_t count = strlen(turns[i].text);
+        for (size_t k = 0; k < count; k++) ids[k] = (unsigned char)turns[i].text[k];
+        struct qkv_generate_options o = options(1.2, turns[i].tokens);
+        struct heard alone, h = {0};
+        struct qkv_generate_report report;
+        o.sampling.seed = i;
+        run(turns[i].text, &o, &alone);
+        o.ids = ids, o.id_count = count;
+        assert_ok(ctx, qkv_session_generate(session, turns[i].same, &o, hear, &h, &report));
+        assert_int_equal(report.prompt_tokens, count - (turns[i].same < count ? turns[i].same : count - 1));
+        assert_int_equal(report.tokens, turns[i].full ? CONTEXT - count + 1 : turns[i].tokens);
+        assert_int_equal(h.size, report.tokens);
+        assert_memory_equal(h.text, alone.text, h.size);
+        assert_int_equal(qkv_session_length(session), count + report.tokens - 1);
+        assert_false(report.stopped);
+    }
+    struct qkv_generate_options o = options(0, 1);
+    assert_int_equal(qkv_session_generate(session, 0, &o, NULL, NULL, NULL), QKV_ARGUMENT);
+    assert_non_null(strstr(qkv_message(ctx), "give at least one"));
+    o.ids = (const int32_t[CONTEXT + 1]){1}, o.id_count = 1;
+    assert_int_equal(qkv_session_generate(session, CONTEXT + 1, &o, NULL, NULL, NULL), QKV_ARGUMENT);
+    assert_non_null(strstr(qkv_message(ctx), "positions cannot be kept: the session holds 12"));
+    o.id_count = CONTEXT + 1;
+    assert_int_equal(qkv_session_generate(session, 0, &o, NULL, NULL, NULL), QKV_ARGUMENT);
+    assert_non_null(strstr(qkv_message(ctx), "shorten the prompt by 1 "));
+    qkv_session_free(session);
+}
+
 static bool count_ids(void *user, const struct qkv_made_token *token) {
     assert_true(!token->text && !token->size && token->id >= 0 && token->id < 256);
     ++*(size_t *)user;
@@ -465,6 +510,7 @@ int main(void) {
         cmocka_unit_test(test_several_tell_the_tokens_of_their_seeds),
         cmocka_unit_test(test_many_are_those_of_their_seeds),
         cmocka_unit_test(test_ids_are_a_prompt),
+        cmocka_unit_test(test_a_session_goes_on_with_what_is_new),
         cmocka_unit_test(test_a_model_without_a_tokenizer_takes_ids),
         cmocka_unit_test(test_long_prompts_are_what_is_kept_of_them),
     };

@@ -185,6 +185,17 @@ QKV_API enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt
                                      struct qkv_generate_report *report);
 
 #ifdef QKV_EXPERIMENTAL
+/* Experimental: continues ids in a session of the caller: a talk whose text grows, or changes near its end, is computed
+ * only where it is new. The first `kept` positions of the session are those of the first ids of options->ids, which are
+ * all ids of the text. Positions past them are removed, the other ids are read, and tokens are made as qkv_generate
+ * makes them, until the session is full: then they end with report->stopped false. Afterwards the session holds the ids
+ * and all tokens that were made but the newest; an end token is not read. report->prompt_tokens is the number of ids
+ * that were read, at least 1. options->context and long_prompt have no effect: ids that do not fit into the session are
+ * QKV_ARGUMENT. A call that fails leaves the ids that it had read. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT,
+ * QKV_SHAPE, QKV_FULL, QKV_NUMBER, QKV_STOPPED. */
+QKV_API enum qkv_status qkv_session_generate(struct qkv_session *session, size_t kept,
+                                             const struct qkv_generate_options *options, qkv_write_text *write,
+                                             void *user, struct qkv_generate_report *report);
 /* Experimental: receives text of continuation `index`, from 0; return false to stop all. */
 typedef bool qkv_write_continuation(void *user, size_t index, const char *text, size_t size);
 /* Experimental: continues a prompt `count` times in one batch. Continuation i is the one that qkv_generate gives with

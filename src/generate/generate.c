@@ -11,6 +11,7 @@ struct generation {
     struct qkv_model *model;
     const struct qkv_generate_options *options;
     struct qkv_session *session;
+    bool given;               /* the session is the caller's: when it is full, the tokens end */
     struct qkv_prompt prompt; /* its ids, followed by all new ones */
     size_t capacity;
     struct qkv_text_stream stream;
@@ -73,6 +74,7 @@ static enum qkv_status make_tokens(struct generation *g) {
     enum qkv_status status = QKV_OK;
     bool ended = false;
     for (size_t i = 0; i < g->options->tokens && !ended && !status; i++) {
+        if (i > 0 && g->given && qkv_session_length(g->session) == qkv_session_capacity(g->session)) break;
         if (i > 0) status = run_newest(g);
         if (!status) status = make_token(g, &ended);
     }
@@ -80,26 +82,46 @@ static enum qkv_status make_tokens(struct generation *g) {
     return status ? status : qkv_text_stream_end(&g->stream);
 }
 
-static enum qkv_status generate_all(struct generation *g, const char *prompt, size_t size) {
-    double start = qkv_clock();
-    enum qkv_status status = qkv_prompt_read(g->model, prompt, size, g->options, &g->prompt);
-    g->capacity = g->prompt.count;
-    g->report.prompt_tokens = g->prompt.skipped ? 0 : g->prompt.count;
-    g->report.long_prompt = g->prompt.found;
-    if (status || g->prompt.skipped) return status;
-    status = reserve_ids(g, qkv_min(g->options->tokens, (size_t)RESERVED_IDS));
+/* Reads the prompt into the session, whose first `kept` positions have the first ids of it, then makes tokens. */
+static enum qkv_status generate_in(struct generation *g, size_t kept, double start) {
+    enum qkv_status status = reserve_ids(g, qkv_min(g->options->tokens, (size_t)RESERVED_IDS));
     if (!status) status = qkv_text_stream_reserve(&g->stream);
-    if (status) return status;
-    const struct qkv_session_options session = {.size = sizeof session,
-                                                .capacity = g->options->context,
-                                                .length = qkv_prompt_length(g->model, g->options, &g->prompt)};
-    status = qkv_session_create(g->model, &session, &g->session);
-    if (!status) status = qkv_session_append(g->session, g->prompt.ids, g->prompt.count);
-    double middle = qkv_clock();
+    if (!status) status = qkv_session_append(g->session, g->prompt.ids + kept, g->prompt.count - kept);
+    const double middle = qkv_clock();
     if (!status) status = make_tokens(g);
     g->report.prompt_seconds = middle - start;
     g->report.seconds = qkv_clock() - middle;
     return status;
+}
+
+static enum qkv_status generate_read(struct generation *g, const char *prompt, size_t size) {
+    const enum qkv_status status = qkv_prompt_read(g->model, prompt, size, g->options, &g->prompt);
+    g->capacity = g->prompt.count;
+    g->report.prompt_tokens = g->prompt.skipped ? 0 : g->prompt.count;
+    g->report.long_prompt = g->prompt.found;
+    return status;
+}
+
+static enum qkv_status generate_all(struct generation *g, const char *prompt, size_t size) {
+    const double start = qkv_clock();
+    enum qkv_status status = generate_read(g, prompt, size);
+    if (status || g->prompt.skipped) return status;
+    const struct qkv_session_options session = {.size = sizeof session,
+                                                .capacity = g->options->context,
+                                                .length = qkv_prompt_length(g->model, g->options, &g->prompt)};
+    status = qkv_session_create(g->model, &session, &g->session);
+    return status ? status : generate_in(g, 0, start);
+}
+
+/* The scores after the last id are needed, so that it is read again if the session has it. */
+static enum qkv_status generate_go_on(struct generation *g, size_t kept) {
+    const double start = qkv_clock();
+    enum qkv_status status = generate_read(g, NULL, 0);
+    if (status) return status;
+    if (kept > g->prompt.count - 1) kept = g->prompt.count - 1;
+    qkv_session_truncate(g->session, kept);
+    g->report.prompt_tokens -= kept;
+    return generate_in(g, kept, start);
 }
 
 void qkv_generate_options_init(struct qkv_generate_options *options, size_t size) {
@@ -122,6 +144,24 @@ enum qkv_status qkv_generate_check_memory(struct qkv_model *plan, size_t context
     return generate_check_memory(plan, context);
 }
 
+static struct generation generate_begin(struct qkv_model *model, const struct qkv_generate_options *options,
+                                        qkv_write_text *write, void *user) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    return (struct generation){
+        .ctx = ctx,
+        .model = model,
+        .options = options,
+        .stream = {
+            .ctx = ctx, .stops = options->stops, .stop_count = options->stop_count, .write = write, .user = user}};
+}
+
+static void generate_end(struct generation *g, struct qkv_generate_report *report) {
+    if (report) *report = g->report;
+    qkv_text_stream_free(&g->stream);
+    if (!g->given) qkv_session_free(g->session);
+    qkv_free(g->prompt.ids);
+}
+
 enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t prompt_size,
                              const struct qkv_generate_options *options, qkv_write_text *write, void *user,
                              struct qkv_generate_report *report) {
@@ -130,17 +170,33 @@ enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t
     QKV_NEED_ALL(qkv_call, prompt_size, prompt);
     struct qkv_generate_options own = qkv_generate_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_generate_options, &own, options);
-    options = &own;
-    if (!status) status = qkv_prompt_check(model, options);
-    struct generation g = {.ctx = qkv_model_context(model), .model = model, .options = options};
-    if (!status) {
-        g.stream = (struct qkv_text_stream){
-            .ctx = g.ctx, .stops = options->stops, .stop_count = options->stop_count, .write = write, .user = user};
-        status = generate_all(&g, prompt, prompt_size);
-    }
-    if (report) *report = g.report;
-    qkv_text_stream_free(&g.stream);
-    qkv_session_free(g.session);
-    qkv_free(g.prompt.ids);
+    if (!status) status = qkv_prompt_check(model, &own);
+    struct generation g = generate_begin(model, &own, write, user);
+    if (!status) status = generate_all(&g, prompt, prompt_size);
+    generate_end(&g, report);
+    return status;
+}
+
+enum qkv_status qkv_session_generate(struct qkv_session *session, size_t kept,
+                                     const struct qkv_generate_options *options, qkv_write_text *write, void *user,
+                                     struct qkv_generate_report *report) {
+    struct qkv_model *model = session ? qkv_session_model(session) : NULL;
+    QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, session);
+    struct qkv_generate_options own = qkv_generate_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_generate_options, &own, options);
+    own.context = qkv_session_capacity(session);
+    own.long_prompt = QKV_LONG_ERROR;
+    if (!status && !own.id_count)
+        status = qkv_fail(qkv_call, QKV_ARGUMENT, "a session goes on with ids; give at least one");
+    if (!status && kept > qkv_session_length(session))
+        status = qkv_fail(qkv_call, QKV_ARGUMENT, "%zu positions cannot be kept: the session holds %zu", kept,
+                          qkv_session_length(session));
+    if (!status) status = qkv_prompt_check(model, &own);
+    struct generation g = generate_begin(model, &own, write, user);
+    g.session = session;
+    g.given = true;
+    if (!status) status = generate_go_on(&g, kept);
+    generate_end(&g, report);
     return status;
 }

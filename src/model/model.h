@@ -438,6 +438,8 @@ size_t qkv_graph_bytes(const struct qkv_spec *spec);
 
 /* Bytes of a session's cache and step, by plans. The model may be planned. */
 enum qkv_status qkv_session_measure(struct qkv_model *model, size_t capacity, size_t *bytes);
+/* The model of a session. */
+struct qkv_model *qkv_session_model(const struct qkv_session *session);
 
 /* The batches of a pass as parts of a larger batch whose sequences are cut into groups (kernel/order.h): whole groups,
  * or some sequences of one group. Gradients are then added in that order; dropout masks are those of the larger
