@@ -24,6 +24,46 @@ int cli_read_ids(const char *what, const char *text, size_t size, int32_t **ids,
 /* Prints a message if a model was trained with prefixes and gets none. */
 void cli_say_causal(const struct qkv_model *model, const char *name, int64_t prefix);
 
+/* ---- sampling (sampling.c) --------------------------------------------------------------------------------------- */
+
+/* The options of sampling; a negative value is not given. */
+struct cli_sampling {
+    int64_t top_k, repeat_last, seed;
+    double temperature, top_p, min_p, repeat_penalty;
+};
+#define CLI_SAMPLING_DEFAULTS                                                                                          \
+    { .seed = -1, .temperature = -1, .top_k = -1, .top_p = -1, .min_p = -1, .repeat_penalty = -1, .repeat_last = -1 }
+#define CLI_FOLDER_VALUE ", or the value of the model's generation_config.json"
+/* Rows for the option table of a command whose struct `type` has `struct cli_sampling sampling`. */
+#define CLI_SAMPLING_ROW(kind, type, letter, name, argument, field, ...)                                               \
+    { kind, letter, name, argument, offsetof(type, sampling.field), .subject = "sampling", __VA_ARGS__ }
+#define CLI_SAMPLING(type)                                                                                             \
+    CLI_SAMPLING_ROW(CLI_REAL, type, 0, "temp", "X", temperature,                                                      \
+                     .help = "temperature; 0 takes the likeliest token, 1 is the model's own distribution",            \
+                     .high = CLI_ENDLESS, .before = "0.8" CLI_FOLDER_VALUE "; 0 for a published model without it"),    \
+        CLI_SAMPLING_ROW(CLI_COUNT, type, 0, "top-k", "N", top_k,                                                      \
+                         .help = "number of likeliest tokens to choose among (0: all)", .high = INT32_MAX,             \
+                         .before = "0" CLI_FOLDER_VALUE),                                                              \
+        CLI_SAMPLING_ROW(                                                                                              \
+            CLI_ABOVE, type, 0, "top-p", "X", top_p,                                                                   \
+            .help = "choose among the fewest likeliest tokens with a total probability of at least X (1: all)",        \
+            .high = 1, .before = "1" CLI_FOLDER_VALUE),                                                                \
+        CLI_SAMPLING_ROW(CLI_REAL, type, 0, "min-p", "X", min_p,                                                       \
+                         .help = "leave out tokens that are less than X times as probable as the likeliest one",       \
+                         .high = 1, .before = "0" CLI_FOLDER_VALUE),                                                   \
+        CLI_SAMPLING_ROW(CLI_ABOVE, type, 0, "repeat-penalty", "X", repeat_penalty,                                    \
+                         .help = "make recent tokens less likely (1: off)", .high = CLI_ENDLESS,                       \
+                         .before = "1" CLI_FOLDER_VALUE),                                                              \
+        CLI_SAMPLING_ROW(CLI_COUNT, type, 0, "repeat-last", "N", repeat_last,                                          \
+                         .help = "with --repeat-penalty: number of recent tokens that it applies to (0: all)",         \
+                         .high = INT32_MAX, .before = "64; 0 if the penalty comes from generation_config.json"),       \
+        CLI_SAMPLING_ROW(CLI_COUNT, type, 's', "seed", "N", seed, .help = "seed of the random choices",                \
+                         .high = INT64_MAX, .before = "from the clock; shown at the end")
+/* Sets the sampling and the end tokens of `o`: the command line, else the model's folder, else defaults. An option that
+ * chooses among tokens turns sampling on where the folder asks for the likeliest token; so does `chooses`. */
+void cli_sampling_settle(const struct cli_sampling *sampling, const struct qkv_model *model, bool chooses,
+                         struct qkv_generate_options *o);
+
 /* ---- lines of text (lines.c) ------------------------------------------------------------------------------------- */
 
 struct cli_lines {

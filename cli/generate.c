@@ -3,32 +3,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli_text.h"
 
 struct arguments {
     const char *prompt, *prompt_file, *end, *long_lines;
-    int64_t tokens, samples, count, context, top_k, repeat_last, seed;
-    double temperature, top_p, min_p, repeat_penalty;
+    int64_t tokens, samples, count, context;
+    struct cli_sampling sampling;
     struct cli_texts stop;
     bool quiet, ids, json;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.long_lines = "error",
-                                          .tokens = 200,
-                                          .samples = 1,
-                                          .seed = -1,
-                                          .temperature = -1,
-                                          .top_k = -1,
-                                          .top_p = -1,
-                                          .min_p = -1,
-                                          .repeat_penalty = -1,
-                                          .repeat_last = -1};
-
-#define FOLDER_VALUE ", or the value of the model's generation_config.json"
+static const struct arguments defaults = {
+    .long_lines = "error", .tokens = 200, .samples = 1, .sampling = CLI_SAMPLING_DEFAULTS};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt),
@@ -58,26 +47,7 @@ static const struct cli_option options[] = {
      .help = "write one JSON document at the end: the text of each sample, and the id, the text and the natural "
              "log-probability of each token",
      .subject = "output"},
-    {CLI_REAL, 0, "temp", "X", offsetof(struct arguments, temperature),
-     .help = "temperature; 0 takes the likeliest token, 1 is the model's own distribution", .high = CLI_ENDLESS,
-     .before = "0.8" FOLDER_VALUE "; 0 for a published model without it", .subject = "sampling"},
-    {CLI_COUNT, 0, "top-k", "N", offsetof(struct arguments, top_k),
-     .help = "number of likeliest tokens to choose among (0: all)", .high = INT32_MAX, .before = "0" FOLDER_VALUE,
-     .subject = "sampling"},
-    {CLI_ABOVE, 0, "top-p", "X", offsetof(struct arguments, top_p),
-     .help = "choose among the fewest likeliest tokens with a total probability of at least X (1: all)", .high = 1,
-     .before = "1" FOLDER_VALUE, .subject = "sampling"},
-    {CLI_REAL, 0, "min-p", "X", offsetof(struct arguments, min_p),
-     .help = "leave out tokens that are less than X times as probable as the likeliest one", .high = 1,
-     .before = "0" FOLDER_VALUE, .subject = "sampling"},
-    {CLI_ABOVE, 0, "repeat-penalty", "X", offsetof(struct arguments, repeat_penalty),
-     .help = "make recent tokens less likely (1: off)", .high = CLI_ENDLESS, .before = "1" FOLDER_VALUE,
-     .subject = "sampling"},
-    {CLI_COUNT, 0, "repeat-last", "N", offsetof(struct arguments, repeat_last),
-     .help = "with --repeat-penalty: number of recent tokens that it applies to (0: all)", .high = INT32_MAX,
-     .before = "64; 0 if the penalty comes from generation_config.json", .subject = "sampling"},
-    {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), .help = "seed of the random choices",
-     .high = INT64_MAX, .before = "from the clock; shown at the end", .subject = "sampling"},
+    CLI_SAMPLING(struct arguments),
     {CLI_TEXTS, 0, "stop", "TEXT", offsetof(struct arguments, stop),
      .help = "text that ends the continuation; it is not written", .subject = "length"},
     {CLI_TEXT, 0, "end", "TOKEN", offsetof(struct arguments, end), .help = "special token that ends the continuation",
@@ -91,9 +61,9 @@ static const struct cli_option options[] = {
 };
 
 CLI_CONDITION(makes_nothing, struct arguments, a->tokens == 0)
-CLI_CONDITION(is_greedy, struct arguments, a->temperature == 0)
-CLI_CONDITION(always_likeliest, struct arguments, a->top_k == 1)
-CLI_CONDITION(has_no_penalty, struct arguments, a->repeat_penalty < 0 || a->repeat_penalty == 1)
+CLI_CONDITION(is_greedy, struct arguments, a->sampling.temperature == 0)
+CLI_CONDITION(always_likeliest, struct arguments, a->sampling.top_k == 1)
+CLI_CONDITION(has_no_penalty, struct arguments, a->sampling.repeat_penalty < 0 || a->sampling.repeat_penalty == 1)
 
 static const struct cli_rule rules[] = {
     {"samples count temp top-k top-p min-p repeat-penalty repeat-last seed stop end", makes_nothing,
@@ -172,24 +142,6 @@ static int find_end(struct qkv_model *model, const char *end, struct qkv_generat
     o->end_count = 0;
     o->end_id = tokenizer ? qkv_tokenizer_special(tokenizer, end) : -1;
     return o->end_id < 0 ? cli_failed("the tokenizer has no special token \"%s\" (--end)", end) : CLI_DONE;
-}
-
-/* Sets the sampling options: the command line, else the model's folder, else defaults. An option that chooses among
- * tokens turns sampling on where the folder asks for the likeliest token. */
-static void settle_sampling(struct qkv_model *model, const struct arguments *a, struct qkv_generate_options *o) {
-    const bool said = qkv_generate_settings(model, o);
-    const bool chooses = a->top_k >= 0 || a->top_p >= 0 || a->min_p >= 0 || a->seed >= 0 || a->samples > 1;
-    if (!said) o->sampling.repeat_last = 64;
-    if (a->temperature >= 0)
-        o->sampling.temperature = a->temperature;
-    else if (!said || (o->sampling.temperature == 0 && chooses))
-        o->sampling.temperature = 0.8;
-    if (a->top_k >= 0) o->sampling.top_k = (int)a->top_k;
-    if (a->top_p >= 0) o->sampling.top_p = a->top_p;
-    if (a->min_p >= 0) o->sampling.min_p = a->min_p;
-    if (a->repeat_penalty >= 0) o->sampling.repeat_penalty = a->repeat_penalty, o->sampling.repeat_last = 64;
-    if (a->repeat_last >= 0) o->sampling.repeat_last = (int)a->repeat_last;
-    o->sampling.seed = a->seed >= 0 ? (uint64_t)a->seed : (uint64_t)time(NULL);
 }
 
 static void print_statistics(const struct qkv_generate_report *r, uint64_t seed, const char *cause) {
@@ -320,7 +272,7 @@ static int generate_all(struct qkv_model *model, const struct arguments *a, enum
                         struct cli_prompt *prompt) {
     struct output output = {.terminal = isatty(STDOUT_FILENO) != 0};
     struct qkv_generate_options o = qkv_generate_defaults();
-    settle_sampling(model, a, &o);
+    cli_sampling_settle(&a->sampling, model, a->samples > 1, &o);
     o.tokens = (size_t)a->tokens;
     o.stops = a->stop.items;
     o.stop_count = a->stop.count;
