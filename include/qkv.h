@@ -52,6 +52,7 @@
 #include "qkv/files.h"      /* names of the files in the folders of models and runs */
 #include "qkv/output.h"     /* files that a program writes for its user */
 #include "qkv/tokenizer.h"  /* text to ids and back */
+#include "qkv/chat.h"       /* talks to text, by the templates of models */
 #include "qkv/spec.h"       /* a transformer as data */
 #include "qkv/keys.h"       /* the keys of a spec in words */
 #include "qkv/model.h"      /* weights, costs */
