@@ -34,9 +34,7 @@ static enum qkv_status fields_first(struct fields *f, const char *s, size_t size
         if (f->numbered && f->automatic)
             return qkv_chat_fail(f->run,
                                  "cannot switch between manual field specification and automatic field numbering");
-        if ((size_t)position >= f->args->count)
-            return qkv_chat_fail(f->run, "Replacement index %lld out of range for positional args tuple",
-                                 (long long)position);
+        if ((size_t)position >= f->args->count) return qkv_chat_fail(f->run, "tuple index out of range");
         *out = f->args->items[position];
         return QKV_OK;
     }

@@ -79,7 +79,7 @@ static enum qkv_status operate_integers(struct chat_run *run, enum chat_operator
     bool fits = true;
     if (op == CHAT_DIV || (op == CHAT_POW && b < 0)) return operate_reals(run, op, (double)a, (double)b, out);
     if (b == 0 && (op == CHAT_FLOOR_DIV || op == CHAT_MOD))
-        return qkv_chat_fail(run, "integer division or modulo by zero");
+        return qkv_chat_fail(run, op == CHAT_MOD ? "integer modulo by zero" : "integer division or modulo by zero");
     switch (op) {
     case CHAT_ADD:
         fits = !__builtin_add_overflow(a, b, &x);

@@ -317,6 +317,8 @@ static enum qkv_status parse_primary(struct chat_parser *p, bool names, struct c
         node->kind = CHAT_MAKE_DICT;
         return parse_items(p, "}", node);
     }
+    if (token->kind == CHAT_TOKEN_PRINT_END || token->kind == CHAT_TOKEN_BLOCK_END)
+        return qkv_chat_parse_expected(p, "an expression");
     return qkv_chat_parse_expected(p, NULL);
 }
 
