@@ -24,20 +24,20 @@ extern "C" {
 
 /* Limits of one rendering, and of what it reads, in bytes: a template; a talk; the text; the values. Steps are
  * operations, and pieces of 64 bytes of texts. */
-#define QKV_TEMPLATE_BYTES  ((size_t)1 << 20)
-#define QKV_TEMPLATE_TALK   ((size_t)1 << 26)
-#define QKV_TEMPLATE_OUTPUT ((size_t)1 << 26)
-#define QKV_TEMPLATE_MEMORY ((size_t)1 << 29)
-#define QKV_TEMPLATE_STEPS  ((size_t)100000000)
+#define QKV_CHAT_BYTES  ((size_t)1 << 20)
+#define QKV_CHAT_TALK   ((size_t)1 << 26)
+#define QKV_CHAT_OUTPUT ((size_t)1 << 26)
+#define QKV_CHAT_MEMORY ((size_t)1 << 29)
+#define QKV_CHAT_STEPS  ((size_t)100000000)
 
 /* The templates of a model, parsed, with its special tokens. Read-only after it is made: several threads may render
  * with it, each with a context of its own. */
-struct qkv_template;
+struct qkv_chat_template;
 
 /* Parses one template. `name` is for sentences: the path of its file. *out is the caller's. Fails with QKV_ARGUMENT,
  * QKV_MEMORY, QKV_FORMAT: "NAME, line 12: …". */
-QKV_API enum qkv_status qkv_template_parse(struct qkv_context *ctx, const char *name, const char *text, size_t size,
-                                           struct qkv_template **out);
+QKV_API enum qkv_status qkv_chat_template_parse(struct qkv_context *ctx, const char *name, const char *text,
+                                                size_t size, struct qkv_chat_template **out);
 /* Opens the templates of a model, and the texts of its special tokens. `path` is one of
  * - a folder, published or a run: chat_template.jinja, else chat_template.json, else the key chat_template of
  *   tokenizer_config.json (a text, or a list of templates with names); and additional_chat_templates/NAME.jinja. The
@@ -46,16 +46,17 @@ QKV_API enum qkv_status qkv_template_parse(struct qkv_context *ctx, const char *
  * - any other file: one template.
  * *out is the caller's. A model without a template is QKV_FORMAT, with a sentence that says so. Fails with QKV_ARGUMENT,
  * QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
-QKV_API enum qkv_status qkv_template_open(struct qkv_context *ctx, const char *path, struct qkv_template **out);
+QKV_API enum qkv_status qkv_chat_template_open(struct qkv_context *ctx, const char *path,
+                                               struct qkv_chat_template **out);
 /* Frees templates. NULL is allowed. */
-QKV_API void qkv_template_free(struct qkv_template *t);
+QKV_API void qkv_chat_template_free(struct qkv_chat_template *t);
 /* Gives the name of the i-th template, "default", and its source of *size bytes, zero-terminated; false past the last.
  * Both are owned by `t`. Any thread. */
-QKV_API bool qkv_template_at(const struct qkv_template *t, size_t i, const char **name, const char **source,
-                             size_t *size);
+QKV_API bool qkv_chat_template_at(const struct qkv_chat_template *t, size_t i, const char **name, const char **source,
+                                  size_t *size);
 
-struct qkv_template_options {
-    size_t size; /* sizeof(struct qkv_template_options), set by qkv_template_defaults */
+struct qkv_chat_template_options {
+    size_t size; /* sizeof(struct qkv_chat_template_options), set by qkv_chat_template_defaults */
     /* The template to use, where there are several. NULL: tool_use if the talk has tools and the model such a template,
      * else default. */
     const char *name;
@@ -66,10 +67,10 @@ struct qkv_template_options {
     bool add_generation_prompt; /* the text ends with what begins an answer of the model */
 };
 /* No name, no variables, the clock, no beginning of an answer. */
-QKV_API void qkv_template_options_init(struct qkv_template_options *options, size_t size);
-static inline struct qkv_template_options qkv_template_defaults(void) {
-    struct qkv_template_options options;
-    qkv_template_options_init(&options, sizeof options);
+QKV_API void qkv_chat_template_options_init(struct qkv_chat_template_options *options, size_t size);
+static inline struct qkv_chat_template_options qkv_chat_template_defaults(void) {
+    struct qkv_chat_template_options options;
+    qkv_chat_template_options_init(&options, sizeof options);
     return options;
 }
 
@@ -86,11 +87,11 @@ struct qkv_rendered {
  * variables of the template. A message is an object with a text "role"; its "content" is a text, null, or a list of
  * parts {"type": "text", "text": …} if the template reads such lists. Parts of other types, such as images, are refused
  * by name. *out is the caller's, freed with qkv_rendered_free. `options` NULL: the defaults. Sentences name the line of
- * the template. Fails with QKV_ARGUMENT (there is no template of that name), QKV_MEMORY, QKV_FORMAT (the talk, or what
- * the template says about it), QKV_STOPPED. */
-QKV_API enum qkv_status qkv_template_render(struct qkv_context *ctx, const struct qkv_template *t,
-                                            const struct qkv_template_options *options, const char *talk, size_t size,
-                                            struct qkv_rendered *out);
+ * the template. Fails with QKV_ARGUMENT (there is no template of that name), QKV_MEMORY (also at the limit of memory),
+ * QKV_FORMAT (the talk, or what the template says about it), QKV_STOPPED. */
+QKV_API enum qkv_status qkv_chat_template_render(struct qkv_context *ctx, const struct qkv_chat_template *t,
+                                                 const struct qkv_chat_template_options *options, const char *talk,
+                                                 size_t size, struct qkv_rendered *out);
 /* Frees the text and the spans. NULL is allowed. */
 QKV_API void qkv_rendered_free(struct qkv_rendered *rendered);
 

@@ -30,7 +30,7 @@ void *qkv_chat_take(struct chat_pool *pool, size_t count, size_t size) {
     size_t bytes;
     if (!qkv_multiply(count, size, &bytes) || bytes > pool->limit - pool->used) {
         char text[QKV_BYTES_TEXT];
-        qkv_fail(pool->ctx, QKV_FORMAT, "%s needs more than %s of memory, which is the limit", pool->what,
+        qkv_fail(pool->ctx, QKV_MEMORY, "%s needs more than %s of memory, which is the limit", pool->what,
                  qkv_bytes_text(text, pool->limit));
         return NULL;
     }

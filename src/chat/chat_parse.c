@@ -280,9 +280,9 @@ enum qkv_status qkv_chat_parse(struct qkv_context *ctx, const char *name, const 
                                struct chat_program **out) {
     struct chat_tokens tokens = {0};
     *out = NULL;
-    if (size > QKV_TEMPLATE_BYTES)
+    if (size > QKV_CHAT_BYTES)
         return qkv_fail(ctx, QKV_FORMAT, "%s has %zu bytes; a chat template has at most %zu", name, size,
-                        QKV_TEMPLATE_BYTES);
+                        QKV_CHAT_BYTES);
     const size_t valid = qkv_utf8_valid(text, size);
     if (valid < size) return qkv_fail(ctx, QKV_FORMAT, "%s: byte %zu of the template is not UTF-8", name, valid);
     struct chat_program *program = qkv_allocate(ctx, 1, sizeof *program);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 const struct chat_limits qkv_chat_limits = {
-    .steps = QKV_TEMPLATE_STEPS, .memory = QKV_TEMPLATE_MEMORY, .output = QKV_TEMPLATE_OUTPUT};
+    .steps = QKV_CHAT_STEPS, .memory = QKV_CHAT_MEMORY, .output = QKV_CHAT_OUTPUT};
 
 static const struct chat_calls calls = {
     .filter = qkv_chat_filter,

@@ -8,21 +8,21 @@
 #include "base/json_load.h"
 #include "base/sized_options.h"
 
-enum qkv_status qkv_template_create(struct qkv_context *ctx, const char *name, struct qkv_template **out) {
+enum qkv_status qkv_chat_template_create(struct qkv_context *ctx, const char *name, struct qkv_chat_template **out) {
     *out = NULL;
-    struct qkv_template *t = qkv_allocate(ctx, 1, sizeof *t);
+    struct qkv_chat_template *t = qkv_allocate(ctx, 1, sizeof *t);
     if (!t) return QKV_MEMORY;
     t->name = qkv_copy_string(ctx, name);
     t->tokens = json_object();
     if (!t->name || !t->tokens) {
-        qkv_template_free(t);
+        qkv_chat_template_free(t);
         return qkv_fail_memory(ctx, 0, "a chat template");
     }
     *out = t;
     return QKV_OK;
 }
 
-void qkv_template_free(struct qkv_template *t) {
+void qkv_chat_template_free(struct qkv_chat_template *t) {
     if (!t) return;
     for (size_t i = 0; i < t->count; i++) {
         free(t->items[i].name);
@@ -36,14 +36,14 @@ void qkv_template_free(struct qkv_template *t) {
     free(t);
 }
 
-static const struct chat_template *template_find(const struct qkv_template *t, const char *name) {
+static const struct chat_template *template_find(const struct qkv_chat_template *t, const char *name) {
     for (size_t i = 0; i < t->count; i++)
         if (!strcmp(t->items[i].name, name)) return &t->items[i];
     return NULL;
 }
 
-enum qkv_status qkv_template_add(struct qkv_context *ctx, struct qkv_template *t, const char *name, const char *file,
-                                 const char *source, size_t size) {
+enum qkv_status qkv_chat_template_add(struct qkv_context *ctx, struct qkv_chat_template *t, const char *name,
+                                      const char *file, const char *source, size_t size) {
     if (template_find(t, name)) return QKV_OK;
     struct chat_template *room = qkv_list_room(ctx, t->items, &t->capacity, t->count, 1, sizeof *room);
     if (!room) return QKV_MEMORY;
@@ -61,26 +61,27 @@ enum qkv_status qkv_template_add(struct qkv_context *ctx, struct qkv_template *t
     return item->problem ? QKV_OK : QKV_MEMORY;
 }
 
-enum qkv_status qkv_template_parse(struct qkv_context *ctx, const char *name, const char *text, size_t size,
-                                   struct qkv_template **out) {
+enum qkv_status qkv_chat_template_parse(struct qkv_context *ctx, const char *name, const char *text, size_t size,
+                                        struct qkv_chat_template **out) {
     QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, name);
     QKV_NEED_ALL(ctx, size, text);
-    struct qkv_template *t;
-    enum qkv_status status = qkv_template_create(ctx, name, &t);
+    struct qkv_chat_template *t;
+    enum qkv_status status = qkv_chat_template_create(ctx, name, &t);
     if (status) return status;
-    status = qkv_template_add(ctx, t, "default", name, text ? text : "", size);
+    status = qkv_chat_template_add(ctx, t, "default", name, text ? text : "", size);
     if (!status && t->items->problem) status = qkv_fail(ctx, QKV_FORMAT, "%s", t->items->problem);
     if (status) {
-        qkv_template_free(t);
+        qkv_chat_template_free(t);
         return status;
     }
     *out = t;
     return QKV_OK;
 }
 
-bool qkv_template_at(const struct qkv_template *t, size_t i, const char **name, const char **source, size_t *size) {
+bool qkv_chat_template_at(const struct qkv_chat_template *t, size_t i, const char **name, const char **source,
+                          size_t *size) {
     if (!t || i >= t->count) return false;
     if (name) *name = t->items[i].name;
     if (source) *source = t->items[i].source;
@@ -88,8 +89,8 @@ bool qkv_template_at(const struct qkv_template *t, size_t i, const char **name, 
     return true;
 }
 
-void qkv_template_options_init(struct qkv_template_options *options, size_t size) {
-    const struct qkv_template_options defaults = {.size = sizeof defaults};
+void qkv_chat_template_options_init(struct qkv_chat_template_options *options, size_t size) {
+    const struct qkv_chat_template_options defaults = {.size = sizeof defaults};
     qkv_options_init(options, size, &defaults, sizeof defaults);
 }
 
@@ -142,7 +143,7 @@ static enum qkv_status template_check_messages(struct qkv_context *ctx, const st
 
 /* Reads a talk as an object with the key "messages". */
 static enum qkv_status template_talk(struct qkv_context *ctx, const char *talk, size_t size, json_t **out) {
-    const struct qkv_json_text text = {.name = TALK, .data = talk, .size = size, .max_size = QKV_TEMPLATE_TALK};
+    const struct qkv_json_text text = {.name = TALK, .data = talk, .size = size, .max_size = QKV_CHAT_TALK};
     enum qkv_status status = qkv_json_load(ctx, &text, out);
     if (!status && json_is_array(*out)) {
         json_t *object = json_pack("{s:o}", "messages", *out);
@@ -159,7 +160,7 @@ static enum qkv_status template_variables(struct qkv_context *ctx, const char *v
     const struct qkv_json_text text = {.name = "the variables of the template",
                                        .data = variables,
                                        .size = variables ? strlen(variables) : 0,
-                                       .max_size = QKV_TEMPLATE_TALK};
+                                       .max_size = QKV_CHAT_TALK};
     *out = NULL;
     if (!variables) return QKV_OK;
     enum qkv_status status = qkv_json_load(ctx, &text, out);
@@ -168,7 +169,7 @@ static enum qkv_status template_variables(struct qkv_context *ctx, const char *v
 }
 
 /* The template to use. */
-static enum qkv_status template_choose(struct qkv_context *ctx, const struct qkv_template *t, const char *name,
+static enum qkv_status template_choose(struct qkv_context *ctx, const struct qkv_chat_template *t, const char *name,
                                        const json_t *talk, const struct chat_template **out) {
     const json_t *tools = json_object_get(talk, "tools");
     *out = name ? template_find(t, name) : NULL;
@@ -186,9 +187,9 @@ static enum qkv_status template_choose(struct qkv_context *ctx, const struct qkv
     return qkv_fail(ctx, QKV_ARGUMENT, "%s has no chat template default; choose one of %s by its name", t->name, names);
 }
 
-static enum qkv_status template_render(struct qkv_context *ctx, const struct qkv_template *t,
-                                       const struct qkv_template_options *o, const json_t *talk, const json_t *further,
-                                       struct chat_rendered *out) {
+static enum qkv_status template_render(struct qkv_context *ctx, const struct qkv_chat_template *t,
+                                       const struct qkv_chat_template_options *o, const json_t *talk,
+                                       const json_t *further, struct chat_rendered *out) {
     const struct chat_template *item;
     enum qkv_status status = template_choose(ctx, t, o->name, talk, &item);
     if (!status) status = template_check_messages(ctx, item, json_object_get(talk, "messages"));
@@ -205,19 +206,19 @@ static enum qkv_status template_render(struct qkv_context *ctx, const struct qkv
     return status;
 }
 
-enum qkv_status qkv_template_render(struct qkv_context *ctx, const struct qkv_template *t,
-                                    const struct qkv_template_options *options, const char *talk, size_t size,
-                                    struct qkv_rendered *out) {
+enum qkv_status qkv_chat_template_render(struct qkv_context *ctx, const struct qkv_chat_template *t,
+                                         const struct qkv_chat_template_options *options, const char *talk, size_t size,
+                                         struct qkv_rendered *out) {
     QKV_CALL(ctx);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, t);
     QKV_NEED_ALL(ctx, size, talk);
     QKV_NEED(ctx, out);
-    struct qkv_template_options o = qkv_template_defaults();
+    struct qkv_chat_template_options o = qkv_chat_template_defaults();
     struct chat_rendered rendered = {0};
     json_t *root = NULL, *further = NULL;
     *out = (struct qkv_rendered){0};
-    enum qkv_status status = QKV_TAKE_OPTIONS(ctx, qkv_template_options, &o, options);
+    enum qkv_status status = QKV_TAKE_OPTIONS(ctx, qkv_chat_template_options, &o, options);
     if (!status) status = template_talk(ctx, talk, size, &root);
     if (!status) status = template_variables(ctx, o.variables, &further);
     if (!status) status = template_render(ctx, t, &o, root, further, &rendered);

@@ -1,6 +1,6 @@
 /* chat_template.h: the templates of a model. */
-#ifndef QKV_CHAT_TEMPLATE_H
-#define QKV_CHAT_TEMPLATE_H
+#ifndef QKV_CHAT_TEMPLATES_H
+#define QKV_CHAT_TEMPLATES_H
 
 #include "chat/chat_nodes.h"
 
@@ -10,17 +10,17 @@ struct chat_template {
     struct chat_program *program; /* NULL: the template has a fault */
     char *problem;                /* its sentence, for who uses the template */
 };
-struct qkv_template {
+struct qkv_chat_template {
     char *name; /* of the model, for sentences */
     struct chat_template *items;
     size_t count, capacity;
     json_t *tokens; /* special tokens: texts by their names */
 };
 /* Templates without any yet. */
-enum qkv_status qkv_template_create(struct qkv_context *ctx, const char *name, struct qkv_template **out);
+enum qkv_status qkv_chat_template_create(struct qkv_context *ctx, const char *name, struct qkv_chat_template **out);
 /* Adds a template. `file` is for sentences. A fault of the template is no failure: who uses it gets the sentence. A name
  * that exists already is left out. */
-enum qkv_status qkv_template_add(struct qkv_context *ctx, struct qkv_template *t, const char *name, const char *file,
-                                 const char *source, size_t size);
+enum qkv_status qkv_chat_template_add(struct qkv_context *ctx, struct qkv_chat_template *t, const char *name,
+                                      const char *file, const char *source, size_t size);
 
 #endif

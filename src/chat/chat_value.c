@@ -7,10 +7,11 @@
 
 struct chat_list *qkv_chat_list(struct chat_run *run, size_t count) {
     struct chat_list *list = qkv_chat_take(&run->pool, 1, sizeof *list);
-    if (!list || qkv_chat_work(run, count * sizeof *list->items)) return NULL;
-    list->items = qkv_chat_take(&run->pool, count, sizeof *list->items);
+    if (list) list->items = qkv_chat_take(&run->pool, count, sizeof *list->items);
+    if (!list || !list->items) return NULL;
     list->count = count;
-    return list->items ? list : NULL;
+    run->steps = qkv_min(run->steps + count / 4, run->limits.steps); /* the next step sees the limit */
+    return list;
 }
 
 enum qkv_status qkv_chat_add(struct chat_run *run, struct chat_items *list, struct chat_value v) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Reads the #includes of the sources: a room includes only rooms on its left,
 #     base <- kernel <- op <- attention <- sequence <- backend <- model <- family <- {io, generate} <- rank <- data <-
-# train <- lab <- cli,   text beside them sees base only,
+# train <- lab <- cli,   text and chat beside them see base only,
 #     metric base and text; io, generate, data and train see text, and train metric,
 # the lab sees qkv.h, base, and in its benchmark what that measures (examples/ranks.h too); the command sees qkv.h,
 # base/support.h, lab/lab.h and its own headers, and what its module for ranks offers, only; nothing in src/ includes anything of the
@@ -18,13 +18,14 @@ allowed() { # allowed ROOM: the rooms that it may include
     kernel) echo base type kernel ;;
     op) echo base type kernel op ;;
     text) echo base text ;;
+    chat) echo base chat ;;
     metric) echo base text metric ;;
     attention) echo base type kernel op attention ;;
     sequence) echo base type kernel op attention sequence ;;
     backend) echo base type kernel op attention sequence backend ;;
     model) echo base type kernel op attention sequence backend model ;;
     family) echo base type kernel op attention sequence backend model family ;;
-    io) echo base type kernel op attention sequence backend model family io text ;;
+    io) echo base type kernel op attention sequence backend model family io text chat ;;
     generate) echo base type kernel op attention sequence backend model io text generate ;;
     rank) echo base type kernel op attention sequence backend model io rank ;;
     data) echo base type kernel op attention sequence backend model io text rank data ;;

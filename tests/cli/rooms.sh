@@ -2,7 +2,7 @@
 # Reads the symbols of the built objects: what an object of a room needs is defined in its own room or in one on its
 # left,
 #     base <- type <- kernel <- op <- attention <- sequence <- backend,   base <- text <- metric,
-#     {backend, text} <- model <- family <- io,   {io, generate} <- rank <- data <- train;
+#     {backend, text} <- model <- family <- io,   base <- chat <- io,   {io, generate} <- rank <- data <- train;
 # the lab needs public functions, base and the little that the table below allows it; the command needs public functions
 # and the lab; and no object files need each other in a circle. docs/design.md says the same in words.
 #     rooms.sh SOURCE_FOLDER BINARY_FOLDER
@@ -36,10 +36,11 @@ attention base type kernel op
 sequence base type kernel op attention
 backend base type kernel op attention sequence
 text base
+chat base
 metric base text
 model base type kernel op attention sequence backend text
 family base type kernel op attention sequence backend text model
-io base type kernel op attention sequence backend text model family
+io base type kernel op attention sequence backend text chat model family
 generate base type kernel op attention sequence backend text model
 rank base type kernel op attention sequence backend model io
 data base type kernel op attention sequence backend text model io generate rank
