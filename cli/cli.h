@@ -126,6 +126,7 @@ struct cli_command {
 const struct cli_command *cli_train(void);
 const struct cli_command *cli_new(void);
 const struct cli_command *cli_generate(void);
+const struct cli_command *cli_chat(void);
 const struct cli_command *cli_translate(void);
 const struct cli_command *cli_classify(void);
 const struct cli_command *cli_fill(void);
@@ -168,6 +169,10 @@ const char *cli_choose_precision(const char *option, size_t i);
 const char *cli_choose_cache(const char *option, size_t i);
 const char *cli_choose_storage(const char *option, size_t i); /* fp32, bf16 */
 const char *cli_choose_long(const char *option, size_t i);
+#define CLI_FULL_STOP   "stop"
+#define CLI_FULL_FORGET "forget-oldest"
+const char *cli_choose_full(const char *option, size_t i);     /* what a full context does: these two */
+const char *cli_choose_thinking(const char *option, size_t i); /* show, dim, hide */
 const char *cli_choose_pool(const char *option, size_t i);
 const char *cli_choose_attention(const char *option, size_t i); /* encoder, decoder, cross */
 const char *cli_choose_extend(const char *option, size_t i);
@@ -466,10 +471,16 @@ struct cli_task {
 };
 bool cli_task_progress(void *user, const char *what, double done, double total);
 
-/* After cli_catch_signals, the first SIGINT, SIGTERM or SIGHUP sets this, and the second one ends the process.
+/* After cli_catch_signals, the first SIGINT, SIGTERM or SIGHUP sets this to its number, and the second one ends the
+ * process.
  * SIGUSR1, SIGUSR2 and SIGXCPU, which batch systems send before they end a job, set it however often they come. */
 extern volatile sig_atomic_t cli_stopping;
 void cli_catch_signals(void);
+/* Gives these signals their usual effects again, where a person is asked for a line. */
+void cli_release_signals(void);
+
+/* What edits the lines of "qkv chat": "libedit 3.1", or NULL: the terminal itself (chat_line.c). */
+const char *cli_chat_editor(void);
 
 /* ---- GGUF files (quantize.c) ------------------------------------------------------------------------------------- */
 

@@ -136,9 +136,10 @@ bool cli_samples_token(void *user, const struct qkv_made_token *token);
 struct cli_prompt {
     char *text;
     size_t size;
-    int32_t *ids; /* of --ids, else NULL */
+    int32_t *ids; /* of --ids, or of a rendered talk; else NULL */
     size_t id_count;
-    bool hidden; /* not written before its continuation */
+    bool rendered; /* the text is a talk as the model reads it, and the ids are its ids */
+    bool hidden;   /* not written before its continuation */
 };
 /* Prints all of them as one JSON document on standard output. Returns the exit code, after a message if it could not
  * be written. */

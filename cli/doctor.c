@@ -90,8 +90,9 @@ static void find_libraries(struct finding *f) {
     char pcre2[64] = "?";
     pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
     pcre2[strcspn(pcre2, " ")] = 0; /* the date follows */
-    snprintf(f->libraries, sizeof f->libraries, "jansson %s, PCRE2 %s, utf8proc %s", JANSSON_VERSION, pcre2,
-             utf8proc_version());
+    const char *editor = cli_chat_editor();
+    snprintf(f->libraries, sizeof f->libraries, "jansson %s, PCRE2 %s, utf8proc %s, %s", JANSSON_VERSION, pcre2,
+             utf8proc_version(), editor ? editor : "no libedit (with it, qkv chat edits its lines)");
 }
 
 static void find_threads(struct finding *f, const struct arguments *a) {

@@ -5,10 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli_text.h"
+#include "cli_chat.h"
 
 struct arguments {
-    const char *prompt, *prompt_file, *end, *long_lines;
+    const char *prompt, *prompt_file, *chat, *system, *end, *long_lines;
     int64_t tokens, samples, count, context;
     struct cli_sampling sampling;
     struct cli_texts stop;
@@ -26,6 +26,10 @@ static const struct cli_option options[] = {
     {CLI_READ, 0, "prompt-file", "FILE", offsetof(struct arguments, prompt_file),
      .help = "file with the text to continue, at most 64 MiB, whose last line end is left out; - is standard input",
      .subject = "input"},
+    {CLI_TEXT, 0, "chat", "TEXT", offsetof(struct arguments, chat),
+     .help = "message to answer, in the chat template of the model; only the answer is written", .subject = "input"},
+    {CLI_TEXT, 0, "system", "TEXT", offsetof(struct arguments, system),
+     .help = "with --chat: text of the system, before the message", .subject = "input"},
     {CLI_FLAG, 0, "ids", NULL, offsetof(struct arguments, ids),
      .help = "read the prompt as token ids, separated by spaces or commas, and write ids, as \"qkv tokenize\" does",
      .subject = "input"},
@@ -61,11 +65,15 @@ static const struct cli_option options[] = {
 };
 
 CLI_CONDITION(makes_nothing, struct arguments, a->tokens == 0)
+CLI_CONDITION(answers, struct arguments, a->chat != NULL)
+CLI_CONDITION(answers_nothing, struct arguments, !a->chat)
 CLI_CONDITION(is_greedy, struct arguments, a->sampling.temperature == 0)
 CLI_CONDITION(always_likeliest, struct arguments, a->sampling.top_k == 1)
 CLI_CONDITION(has_no_penalty, struct arguments, a->sampling.repeat_penalty < 0 || a->sampling.repeat_penalty == 1)
 
 static const struct cli_rule rules[] = {
+    {"prompt prompt-file ids", answers, "the prompt is the talk of --chat"},
+    {"system", answers_nothing, "the system speaks in talks; add --chat TEXT"},
     {"samples count temp top-k top-p min-p repeat-penalty repeat-last seed stop end", makes_nothing,
      "-n 0 makes no tokens"},
     {"samples count top-k top-p min-p seed", is_greedy, "--temp 0 always takes the likeliest token"},
@@ -185,7 +193,7 @@ static int generate_several(struct qkv_model *model, const struct arguments *a, 
     int code = CLI_DONE;
     if (!cli_samples_begin(&samples, (size_t)a->samples)) return cli_failed("out of memory");
     if (a->ids || a->json) o->take_token = cli_samples_token, o->take_user = &samples;
-    const enum qkv_status status = qkv_generate_several(model, prompt->text, a->ids ? 0 : prompt->size, o,
+    const enum qkv_status status = qkv_generate_several(model, prompt->text, prompt->ids ? 0 : prompt->size, o,
                                                         samples.count, cli_samples_text, &samples, &report);
     if (samples.broken)
         code = cli_failed("out of memory");
@@ -208,8 +216,8 @@ static int generate_one(struct qkv_model *model, const struct arguments *a, stru
     struct id_writer ids = {.prompt = a->quiet || prompt->hidden ? NULL : prompt, .output = output};
     if (!a->quiet && !a->ids) reader->output = output;
     if (a->ids) o->take_token = ids_show, o->take_user = &ids;
-    const enum qkv_status status =
-        qkv_generate(model, prompt->text, a->ids ? 0 : prompt->size, o, a->ids ? NULL : generate_show, output, &report);
+    const enum qkv_status status = qkv_generate(model, prompt->text, prompt->ids ? 0 : prompt->size, o,
+                                                a->ids ? NULL : generate_show, output, &report);
     const bool failed = status && status != QKV_STOPPED, shown = reader->output && reader->taken && !prompt->hidden;
     if (a->ids && !failed) ids_begin(&ids);
     if (a->ids ? ids.more : report.tokens > 0 && output->terminal) putchar('\n');
@@ -230,8 +238,31 @@ static bool generate_is_piped(void) {
 /* Reads the prompt before the model is read, so that a missing file is reported at once. */
 static int prompt_read(const struct arguments *a, struct cli_prompt *prompt) {
     const char *file = a->prompt_file;
+    if (a->chat) return CLI_DONE;
     if (!a->prompt && !file && generate_is_piped()) file = "-";
     return cli_read_prompt(a->prompt ? a->prompt : "", file, &prompt->text, &prompt->size);
+}
+
+/* Renders the message of --chat with the template of the model `path`. The style is the caller's to close. */
+static int prompt_render(const struct arguments *a, struct qkv_model *model, const char *path,
+                         struct cli_talk_style *style, struct cli_prompt *prompt) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    struct qkv_rendered text = {0};
+    if (!qkv_model_tokenizer(model)) return cli_failed("%s has no tokenizer, so it reads and writes no text", path);
+    int code = cli_talk_open(ctx, path, NULL, &(struct cli_texts){0}, style);
+    if (code) return code;
+    json_t *messages = json_array();
+    if (a->system) json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", a->system));
+    json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "user", "content", a->chat));
+    if (json_array_size(messages) != 1 + (size_t)(a->system != NULL))
+        code = cli_failed("the message is not UTF-8, or there is no memory for it");
+    if (!code) code = cli_talk_encode(ctx, style, model, messages, &text, &prompt->ids, &prompt->id_count);
+    if (!code && !(prompt->text = strdup(text.text))) code = cli_failed("out of memory");
+    prompt->size = text.size;
+    prompt->rendered = true;
+    qkv_rendered_free(&text);
+    json_decref(messages);
+    return code;
 }
 
 /* Says how many tokens of the prompt stand for text that the vocabulary does not have. */
@@ -249,7 +280,7 @@ static void prompt_take(void *user, const int32_t *ids, size_t count) {
     struct prompt_reader *reader = user;
     struct cli_prompt *prompt = reader->prompt;
     reader->taken = true;
-    prompt->hidden = count > reader->context;
+    prompt->hidden = prompt->rendered || count > reader->context;
     if (!prompt->ids) prompt_say_unknown(reader->tokenizer, ids, count);
     if (reader->output && !prompt->hidden) generate_show(reader->output, prompt->text, prompt->size);
 }
@@ -258,7 +289,7 @@ static int prompt_settle(const struct arguments *a, struct qkv_generate_options 
     struct cli_prompt *prompt = reader->prompt;
     if (a->ids && cli_read_ids("the prompt", prompt->text, prompt->size, &prompt->ids, &prompt->id_count))
         return CLI_FAILED;
-    prompt->hidden = prompt->id_count > reader->context;
+    prompt->hidden = prompt->rendered || prompt->id_count > reader->context;
     o->ids = prompt->ids;
     o->id_count = prompt->id_count;
     o->take_prompt = prompt_take;
@@ -269,13 +300,13 @@ static int prompt_settle(const struct arguments *a, struct qkv_generate_options 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static int generate_all(struct qkv_model *model, const struct arguments *a, enum qkv_long kind,
-                        struct cli_prompt *prompt) {
+                        const struct cli_texts *stops, struct cli_prompt *prompt) {
     struct output output = {.terminal = isatty(STDOUT_FILENO) != 0};
     struct qkv_generate_options o = qkv_generate_defaults();
     cli_sampling_settle(&a->sampling, model, a->samples > 1, &o);
     o.tokens = (size_t)a->tokens;
-    o.stops = a->stop.items;
-    o.stop_count = a->stop.count;
+    o.stops = stops->items;
+    o.stop_count = stops->count;
     o.long_prompt = kind;
     o.context = (size_t)a->context;
     struct prompt_reader reader = {.prompt = prompt,
@@ -304,6 +335,7 @@ static int generate_run(const void *values, const char *const *words, size_t cou
     struct qkv_context *ctx = NULL;
     struct qkv_model *model = NULL;
     struct cli_prompt prompt = {0};
+    struct cli_talk_style style = {0};
     enum qkv_long kind = QKV_LONG_ERROR;
     if (!count) return cli_usage("generate: name a model folder: %s generate RUN", cli_program);
     if (a.prompt && a.prompt_file) return cli_usage("generate: --prompt and --prompt-file exclude each other");
@@ -314,11 +346,16 @@ static int generate_run(const void *values, const char *const *words, size_t cou
     if (code == CLI_DONE) code = cli_read_long(ctx, a.long_lines, &kind);
     if (code == CLI_DONE) code = prompt_read(&a, &prompt);
     if (code == CLI_DONE) code = generate_load(&a, ctx, words[0], &model);
+    if (code == CLI_DONE && a.chat) code = prompt_render(&a, model, words[0], &style, &prompt);
+    struct cli_texts stops = cli_talk_stops(&style, &a.stop);
+    if (code == CLI_DONE && !stops.items) code = cli_failed("out of memory");
     if (code == CLI_DONE) {
         cli_catch_signals();
         signal(SIGPIPE, SIG_DFL);
-        code = generate_all(model, &a, kind, &prompt);
+        code = generate_all(model, &a, kind, &stops, &prompt);
     }
+    free(stops.items);
+    cli_talk_close(&style);
     qkv_model_free(model);
     qkv_context_free(ctx);
     free(prompt.text);
@@ -343,6 +380,8 @@ const struct cli_command *cli_generate(void) {
             "errors, except --repeat-penalty and --repeat-last. A published model, or a model that was trained or "
             "exported from one, takes the likeliest token by default, unless its generation_config.json has do_sample "
             "or a sampling option is given.\n\n"
+            "--chat TEXT answers one message, as \"qkv chat\" does, which also talks on. The text that the model "
+            "reads is that of \"qkv template\".\n\n"
             "With --ids the template of the tokenizer is not added to the prompt, and ids are written instead of text, "
             "without the end token.\n\n"
             "With --json everything is written at the end: {\"prompt\" (with --ids \"prompt_ids\"), \"prompt_tokens\", "
@@ -354,6 +393,7 @@ const struct cli_command *cli_generate(void) {
             "A prompt that --long cuts is not written before its continuation. A prompt that --long skips has no "
             "continuation.",
         .examples = "qkv generate run/ --prompt \"ROMEO:\" -n 200 --temp 0.8 --top-k 40\n"
+                    "qkv generate model.gguf --chat \"Write a haiku about rain.\" --system \"You are brief.\"\n"
                     "qkv generate run/ --prompt-file letter.txt --stop \"\\n\\n\" --seed 7 -q\n"
                     "echo \"Once upon a time\" | qkv generate run/ --samples 3\n"
                     "qkv tokenize run/ \"ROMEO:\" | qkv generate run/ --ids -q | qkv tokenize run/ --ids",

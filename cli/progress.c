@@ -26,28 +26,37 @@ int cli_width(int descriptor) {
 volatile sig_atomic_t cli_stopping;
 
 static void progress_stop(int signal) {
-    (void)signal;
-    cli_stopping = 1;
+    cli_stopping = signal;
 }
 
+static const struct {
+    int number;
+    bool repeated; /* it may come twice: a launcher may forward a signal that all processes got already */
+} progress_signals[] = {{SIGINT, false}, {SIGTERM, false}, {SIGHUP, false},
+                        {SIGUSR1, true}, {SIGUSR2, true},  {SIGXCPU, true}};
+
 void cli_catch_signals(void) {
-    static const struct {
-        int number;
-        bool repeated; /* it may come twice: a launcher may forward a signal that all processes got already */
-    } signals[] = {{SIGINT, false}, {SIGTERM, false}, {SIGHUP, false},
-                   {SIGUSR1, true}, {SIGUSR2, true},  {SIGXCPU, true}};
-    for (size_t i = 0; i < CLI_COUNT_OF(signals); i++) {
+    for (size_t i = 0; i < CLI_COUNT_OF(progress_signals); i++) {
         struct sigaction before, action = {0};
         action.sa_handler = progress_stop;
         action.sa_flags = SA_RESTART;
-        if (!signals[i].repeated) action.sa_flags |= (int)SA_RESETHAND; /* the second one has its usual effect */
+        if (!progress_signals[i].repeated)
+            action.sa_flags |= (int)SA_RESETHAND; /* the second one has its usual effect */
         sigemptyset(&action.sa_mask);
         /* A signal that is ignored (nohup, a background job) stays ignored. */
-        if (sigaction(signals[i].number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(signals[i].number, &action, NULL);
+        if (sigaction(progress_signals[i].number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(progress_signals[i].number, &action, NULL);
     }
     /* Hours of work must not end because the reader of its progress has gone. */
     signal(SIGPIPE, SIG_IGN);
+}
+
+void cli_release_signals(void) {
+    for (size_t i = 0; i < CLI_COUNT_OF(progress_signals); i++) {
+        struct sigaction now;
+        if (sigaction(progress_signals[i].number, NULL, &now) == 0 && now.sa_handler == progress_stop)
+            signal(progress_signals[i].number, SIG_DFL);
+    }
 }
 
 /* ---- the bar ----------------------------------------------------------------------------------------------------- */

@@ -99,7 +99,7 @@ int cli_samples_json(const struct cli_samples *samples, const struct cli_prompt 
     const bool skipped = report->long_prompt && !report->prompt_tokens;
     qkv_json_begin(&json, '{');
     qkv_json_line(&json, 4);
-    if (prompt->ids) {
+    if (prompt->ids && !prompt->rendered) {
         qkv_json_key(&json, "prompt_ids");
         qkv_json_begin(&json, '[');
         for (size_t i = 0; i < prompt->id_count; i++) qkv_json_integer(&json, prompt->ids[i]);

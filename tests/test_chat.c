@@ -302,7 +302,7 @@ static const char *folder_file(const char *folder, const char *name, const char 
 
 static void check_open(struct qkv_context *ctx, const char *path, const char *talk, const char *expected) {
     struct qkv_chat_template *t;
-    assert_ok(ctx, qkv_chat_template_open(ctx, path, &t));
+    assert_ok(ctx, qkv_chat_template_open(ctx, path, NULL, &t));
     check_text(ctx, t, NULL, talk, expected);
     qkv_chat_template_free(t);
 }
@@ -315,7 +315,7 @@ static void folders_give_their_templates_and_tokens(void **state) {
     snprintf(folder, sizeof folder, "%s", test_path("chat-model"));
     snprintf(more, sizeof more, "%s/additional_chat_templates", folder);
     assert_int_equal(mkdir(folder, 0700), 0);
-    assert_fails(*state, qkv_chat_template_open(*state, folder, &t), QKV_FORMAT, "has no chat template");
+    assert_fails(*state, qkv_chat_template_open(*state, folder, NULL, &t), QKV_FILE, "has no chat template");
     folder_file(folder, "special_tokens_map.json", "{\"bos_token\": {\"content\": \"<b>\"}, \"unk_token\": \"<u>\"}");
     folder_file(folder, "tokenizer_config.json",
                 "{\"chat_template\": \"1{{ bos_token }}{{ eos_token }}{{ unk_token }}\", \"eos_token\": \"</s>\", "
@@ -328,7 +328,7 @@ static void folders_give_their_templates_and_tokens(void **state) {
     check_open(*state, folder, "[]", "d");
     check_open(*state, folder, tools, "t");
     const struct qkv_chat_template_options bad = {.size = sizeof bad, .name = "bad"};
-    assert_ok(*state, qkv_chat_template_open(*state, folder, &t));
+    assert_ok(*state, qkv_chat_template_open(*state, folder, NULL, &t));
     assert_fails(*state, qkv_chat_template_render(*state, t, &bad, "[]", 2, &out), QKV_FORMAT, "line 1");
     qkv_chat_template_free(t);
     folder_file(folder, "chat_template.json", "{\"chat_template\": \"j\"}");
@@ -338,7 +338,11 @@ static void folders_give_their_templates_and_tokens(void **state) {
     assert_int_equal(mkdir(more, 0700), 0);
     folder_file(more, "tool_use.jinja", "tools");
     check_open(*state, folder, tools, "tools");
-    check_open(*state, folder_file(folder, "other.jinja", "{{ messages|length }}"), "[]", "0");
+    const char *other = folder_file(folder, "other.jinja", "{{ messages|length }}{{ unk_token }}");
+    check_open(*state, other, "[]", "0");
+    assert_ok(*state, qkv_chat_template_open(*state, folder, other, &t));
+    check_text(*state, t, NULL, "[]", "0<u>");
+    qkv_chat_template_free(t);
 }
 
 static void *render_often(void *argument) {

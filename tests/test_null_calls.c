@@ -39,6 +39,7 @@ static struct {
     struct qkv_example *example;
     struct qkv_opening *opening;
     struct qkv_gguf_notes *gguf_notes;
+    struct qkv_chat_template *chat_template;
 } given;
 static enum qkv_status given_status;
 static _Alignas(64) char given_room[ROOMS][1 << 16]; /* zeros; one for each parameter */

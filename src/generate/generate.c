@@ -180,9 +180,9 @@ enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t
 enum qkv_status qkv_session_generate(struct qkv_session *session, size_t kept,
                                      const struct qkv_generate_options *options, qkv_write_text *write, void *user,
                                      struct qkv_generate_report *report) {
-    struct qkv_model *model = session ? qkv_session_model(session) : NULL;
-    QKV_CALL(qkv_model_context(model));
+    QKV_CALL(session ? qkv_model_context(qkv_session_model(session)) : NULL);
     QKV_NEED(qkv_call, session);
+    struct qkv_model *model = qkv_session_model(session);
     struct qkv_generate_options own = qkv_generate_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_generate_options, &own, options);
     own.context = qkv_session_capacity(session);

@@ -112,15 +112,20 @@ static enum qkv_status chat_read(struct qkv_context *ctx, const char *path, stru
     return chat_file(ctx, path, model);
 }
 
-enum qkv_status qkv_chat_template_open(struct qkv_context *ctx, const char *path, struct qkv_chat_template **out) {
+enum qkv_status qkv_chat_template_open(struct qkv_context *ctx, const char *path, const char *file,
+                                       struct qkv_chat_template **out) {
     QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, path);
     struct chat_model model = {0};
     struct qkv_chat_template *t = NULL;
     enum qkv_status status = chat_read(ctx, path, &model);
+    if (!status && file) {
+        qkv_chat_sources_free(&model.sources);
+        status = chat_file(ctx, file, &model);
+    }
     if (!status && !model.sources.count)
-        status = qkv_fail(ctx, QKV_FORMAT,
+        status = qkv_fail(ctx, QKV_FILE,
                           "%s has no chat template: no chat_template.jinja, no key chat_template in "
                           "tokenizer_config.json, no key " QKV_GGUF_CHAT " in a GGUF file; name the file of one",
                           path);

@@ -60,6 +60,8 @@ set(KERNEL_LEVEL -O3)
 if(CMAKE_C_COMPILER_ID STREQUAL GNU)
     set(KERNEL_LEVEL -O2 -ftree-vectorize -fvect-cost-model=dynamic)
 endif()
+# Nothing that a kernel calls leaves it; debug information has its frames.
+list(APPEND KERNEL_LEVEL -fno-asynchronous-unwind-tables)
 set(KERNEL_OBJECTS "")
 set(ISA_BUILT "")
 foreach(isa ${ISA_LIST})

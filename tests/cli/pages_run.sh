@@ -141,6 +141,7 @@ printf 'the cat sat on the mat\nthe dog sat on the rug\n\nthe bird sat on the tr
 printf 'i like cats\tj'\'' aime les chats\ni like dogs\tj'\'' aime les chiens\n' >pairs.tsv
 ln -s "$SOURCE/README.md" README.md
 mkdir books && cp book.txt books/
+echo '[{"role": "user", "content": "hi"}]' >talks.jsonl
 for name in my a b; do (make_spec && mv spec.json $name.json); done
 mkdir build && ln -s "$QKV" build/qkv && ln -s "$QKV" ../bin/qkv && ln -s "$(command -v cat)" ../bin/less
 fixture() {
@@ -224,7 +225,7 @@ enter() {
 }
 run_in() (
     cd "$1" || exit
-    exec bash -euo pipefail -c "$2"
+    exec bash -euo pipefail -c "$2" </dev/null
 )
 
 ran=0

@@ -1,0 +1,96 @@
+/* chat_style.c: how a command turns a talk into the ids that the model reads. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli_chat.h"
+
+/* A talk with a model that learnt none: the parts of a play, which go on where the model speaks. */
+static const char plain_template[] = "{%- for m in messages -%}"
+                                     "{%- if m.role == 'system' -%}{{ m.content ~ '\\n\\n' }}"
+                                     "{%- else -%}{{ m.role | capitalize ~ ': ' ~ m.content ~ '\\n' }}{%- endif -%}"
+                                     "{%- endfor -%}"
+                                     "{%- if add_generation_prompt -%}Assistant:{%- endif -%}";
+#define PLAIN_STOP "\nUser:"
+
+/* Says, after the sentence of the library, what is done without a template. */
+static int template_plain(struct qkv_context *ctx, struct cli_talk_style *style) {
+    style->plain = true;
+    cli_say("%s", cli_message(ctx));
+    cli_say("the talk is plain text: \"User: ...\" and \"Assistant: ...\"");
+    const enum qkv_status status =
+        qkv_chat_template_parse(ctx, "the plain template", plain_template, strlen(plain_template), &style->template);
+    return status ? cli_broken(ctx) : CLI_DONE;
+}
+
+int cli_talk_open(struct qkv_context *ctx, const char *path, const char *file, const struct cli_texts *set,
+                  struct cli_talk_style *style) {
+    *style = (struct cli_talk_style){.options = qkv_chat_template_defaults()};
+    style->options.add_generation_prompt = true;
+    const enum qkv_status status = qkv_chat_template_open(ctx, path, file, &style->template);
+    int code = status == QKV_FILE && !file ? template_plain(ctx, style) : status ? cli_broken(ctx) : CLI_DONE;
+    for (size_t i = 0; i < set->count && code == CLI_DONE; i++) code = cli_talk_set(style, set->items[i]);
+    return code;
+}
+
+void cli_talk_close(struct cli_talk_style *style) {
+    qkv_chat_template_free(style->template);
+    free(style->variables);
+    *style = (struct cli_talk_style){0};
+}
+
+int cli_talk_set(struct cli_talk_style *style, const char *pair) {
+    const char *equals = strchr(pair, '=');
+    if (!equals || equals == pair)
+        return cli_usage("\"%s\" sets no variable of the template; write KEY=VALUE, as enable_thinking=false", pair);
+    json_t *variables = style->variables ? json_loads(style->variables, 0, NULL) : json_object();
+    json_t *value = json_loads(equals + 1, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+    if (!value) value = json_string(equals + 1);
+    const int failed = json_object_setn_new(variables, pair, (size_t)(equals - pair), value);
+    char *text = failed ? NULL : json_dumps(variables, JSON_COMPACT);
+    json_decref(variables);
+    if (!text) return cli_failed("\"%s\" is not UTF-8, or there is no memory for it", pair);
+    free(style->variables);
+    style->options.variables = style->variables = text;
+    return CLI_DONE;
+}
+
+/* The ids of a text, in memory of malloc; in front of a plain talk those that the tokenizer adds before any text, which
+ * a template writes itself. */
+static int template_ids(struct qkv_context *ctx, const struct cli_talk_style *style,
+                        const struct qkv_tokenizer *tokenizer, const struct qkv_rendered *text, int32_t **ids,
+                        size_t *count) {
+    const int32_t *before = NULL, *after;
+    size_t before_count = 0, after_count = 0, made_count = 0;
+    int32_t *made = NULL;
+    if (qkv_tokenizer_encode(ctx, tokenizer, text->text, text->size, true, &made, &made_count)) return cli_broken(ctx);
+    if (style->plain) qkv_tokenizer_template(tokenizer, &before, &before_count, &after, &after_count);
+    *count = before_count + made_count;
+    *ids = malloc((*count + 1) * sizeof **ids);
+    if (*ids && before_count) memcpy(*ids, before, before_count * sizeof **ids);
+    if (*ids && made_count) memcpy(*ids + before_count, made, made_count * sizeof **ids);
+    qkv_free(made);
+    return *ids ? CLI_DONE : cli_failed("out of memory");
+}
+
+int cli_talk_encode(struct qkv_context *ctx, const struct cli_talk_style *style, const struct qkv_model *model,
+                    const json_t *messages, struct qkv_rendered *text, int32_t **ids, size_t *count) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
+    char *talk = json_dumps(messages, JSON_COMPACT);
+    *text = (struct qkv_rendered){0};
+    *ids = NULL, *count = 0;
+    if (!talk) return cli_failed("out of memory");
+    int code = CLI_DONE;
+    if (qkv_chat_template_render(ctx, style->template, &style->options, talk, strlen(talk), text))
+        code = cli_broken(ctx);
+    free(talk);
+    if (code == CLI_DONE) code = template_ids(ctx, style, tokenizer, text, ids, count);
+    return code;
+}
+
+struct cli_texts cli_talk_stops(const struct cli_talk_style *style, const struct cli_texts *given) {
+    struct cli_texts stops = {.items = malloc((given->count + 1) * sizeof *stops.items), .count = given->count};
+    if (!stops.items) return stops;
+    if (given->count) memcpy(stops.items, given->items, given->count * sizeof *stops.items);
+    if (style->plain) stops.items[stops.count++] = PLAIN_STOP;
+    return stops;
+}
