@@ -139,6 +139,7 @@ const struct cli_command *cli_inspect(void);
 const struct cli_command *cli_compare(void);
 const struct cli_command *cli_forward(void);
 const struct cli_command *cli_tokenize(void);
+const struct cli_command *cli_template(void);
 const struct cli_command *cli_export(void);
 const struct cli_command *cli_quantize(void);
 const struct cli_command *cli_bench(void);
