@@ -188,6 +188,17 @@ static enum qkv_status call_qkv_tokenizer_train(void *options) {
     return status;
 }
 
+static enum qkv_status call_qkv_chat_template_render(void *options) {
+    static const char source[] = "{{ messages }}", talk[] = "[]";
+    struct qkv_chat_template *t;
+    struct qkv_rendered rendered = {0};
+    enum qkv_status status = qkv_chat_template_parse(ctx, "template", source, strlen(source), &t);
+    if (!status) status = qkv_chat_template_render(ctx, t, options, talk, strlen(talk), &rendered);
+    qkv_rendered_free(&rendered);
+    qkv_chat_template_free(t);
+    return status;
+}
+
 static enum qkv_status call_qkv_optimizer_create(void *options) {
     struct qkv_optimizer *optimizer;
     const enum qkv_status status = qkv_optimizer_create(model, options, &optimizer);
@@ -268,6 +279,7 @@ static enum qkv_status call_qkv_rank_plan(void *options) {
     X(qkv_fill, qkv_line_options)                                                                                      \
     X(qkv_embed, qkv_embed_options)                                                                                    \
     X(qkv_tokenizer_train, qkv_tokenizer_options)                                                                      \
+    X(qkv_chat_template_render, qkv_chat_template_options)                                                             \
     X(qkv_optimizer_create, qkv_optimizer_options)                                                                     \
     X(qkv_train_set, qkv_train_options)                                                                                \
     X(qkv_train_read_options, qkv_train_options)                                                                       \
@@ -297,6 +309,7 @@ INIT(qkv_decoder_options, qkv_decoder_options_init)
 INIT(qkv_search_options, qkv_search_options_init)
 INIT(qkv_line_options, qkv_line_options_init)
 INIT(qkv_tokenizer_options, qkv_tokenizer_options_init)
+INIT(qkv_chat_template_options, qkv_chat_template_options_init)
 INIT(qkv_optimizer_options, qkv_optimizer_options_init)
 INIT(qkv_resume_options, qkv_resume_options_init)
 

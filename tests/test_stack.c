@@ -92,6 +92,29 @@ static enum qkv_status use_hostile_json(struct qkv_context *ctx) {
     return QKV_OK;
 }
 
+/* A template that calls itself as deep as it may, with values as deep as they may be. */
+static enum qkv_status use_chat(struct qkv_context *ctx) {
+    static const char source[] =
+        "{% macro m(x, y=1) %}{% for i in [x] %}{% if i is defined %}{{ '%s' % (m([i], y=i) ~ (1 if i else 2)) }}"
+        "{% endif %}{% endfor %}{% endmacro %}{% set n = namespace(l=[]) %}{% for i in range(100) %}"
+        "{% set n.l = [n.l] %}{% endfor %}{{ n.l }}{{ n.l|tojson }}{{ n.l == n.l }}{{ m(1) }}";
+    struct qkv_chat_template *t = NULL;
+    struct qkv_rendered rendered;
+    enum qkv_status status = qkv_chat_template_parse(ctx, "template", source, strlen(source), &t);
+    if (!status && qkv_chat_template_render(ctx, t, NULL, "[]", 2, &rendered) != QKV_FORMAT) status = QKV_ARGUMENT;
+    qkv_chat_template_free(t);
+    char *deep = malloc(100001);
+    if (!deep) return QKV_MEMORY;
+    static const char *const parts[] = {"((((", "[[[[", "-+-+", "{1:[", "a(a(", "a[a["};
+    for (size_t i = 0; i < TEST_COUNT(parts) && !status; i++) {
+        memcpy(deep, "{{ ", 3);
+        for (size_t at = 3; at + 4 < 100000; at += 4) memcpy(deep + at, parts[i], 4);
+        if (qkv_chat_template_parse(ctx, "template", deep, 99000, &t) != QKV_FORMAT) status = QKV_ARGUMENT;
+    }
+    free(deep);
+    return status;
+}
+
 static enum qkv_status use_plan(struct qkv_context *ctx) {
     OWNED_SPEC struct qkv_spec spec = {0};
     struct qkv_costs costs;
@@ -355,6 +378,7 @@ static void each_group_of_calls_needs_no_more_stack_than_is_said(void **state) {
     static const struct group groups[] = {{.name = "a context", .run = use_context},
                                           {.name = "specs", .run = use_specs},
                                           {.name = "files that are no specs", .run = use_hostile_json},
+                                          {.name = "chat templates", .run = use_chat},
                                           {.name = "costs", .run = use_plan},
                                           {.name = "training", .run = use_training},
                                           {.name = "models", .run = use_model},
