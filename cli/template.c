@@ -167,8 +167,8 @@ const struct cli_command *cli_template(void) {
             "reads, such as \"tools\". The template is run as Hugging Face's transformers runs it, and the text is "
             "printed byte for byte, without a line end of its own. A template is chat_template.jinja in the folder, or "
             "the key chat_template of tokenizer_config.json, or the key tokenizer.chat_template of a GGUF file.",
-        .examples = "qkv template model/ --messages talk.json --add-generation-prompt\n"
-                    "qkv template model.gguf --ids --set enable_thinking=false < talk.json\n"
+        .examples = "qkv template run/ --messages talk.json --add-generation-prompt\n"
+                    "qkv template run/ --ids --set enable_thinking=false < talk.json\n"
                     "qkv template --template chat.jinja --bos \"<s>\" --messages talk.json",
         .options = options,
         .option_count = CLI_COUNT_OF(options),

@@ -12,9 +12,8 @@ enum qkv_status qkv_gguf_chat_sources(const struct qkv_gguf *g, struct qkv_chat_
         const char *text;
         size_t size, at = 0;
         if (strncmp(value->key, QKV_GGUF_CHAT, n) != 0 || (value->key[n] && value->key[n] != '.')) continue;
+        if (value->array || !qkv_gguf_text(g, value, &at, &text, &size)) continue; /* another program's */
         status = qkv_buffer_print(g->ctx, &place, "%s: %s", g->path, value->key);
-        if (!status && (value->array || !qkv_gguf_text(g, value, &at, &text, &size)))
-            status = qkv_fail(g->ctx, QKV_FORMAT, "%s is not a text", place.data);
         if (!status)
             status = qkv_chat_sources_add(g->ctx, list, value->key[n] ? value->key + n + 1 : "default", place.data,
                                           text, size);

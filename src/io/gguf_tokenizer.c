@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json_load.h"
+#include "io/chat_templates.h"
 #include "io/gguf_vocab.h"
 #include "text/text.h"
 
@@ -276,10 +277,12 @@ enum qkv_status qkv_gguf_tokenizer(const struct qkv_gguf *g, struct qkv_tokenize
     json_t *root = NULL;
     *out = NULL;
     enum qkv_status status = whole ? tokenizer_whole(&v, whole, out) : qkv_vocab_begin(&v);
-    if (!status && whole) return QKV_OK;
-    if (!status) status = tokenizer_make(&v, &root);
-    if (!status) status = tokenizer_parse(&v, root, out);
-    if (!status) status = qkv_vocab_roles(&v, *out);
+    if (!whole) {
+        if (!status) status = tokenizer_make(&v, &root);
+        if (!status) status = tokenizer_parse(&v, root, out);
+        if (!status) status = qkv_vocab_roles(&v, *out);
+    }
+    if (!status) status = qkv_gguf_chat_sources(g, &(*out)->chats);
     if (status) {
         qkv_tokenizer_free(*out);
         *out = NULL;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json_load.h"
+#include "io/chat_templates.h"
 #include "io/gguf_export.h"
 #include "io/gguf_vocab_write.h"
 #include "io/io.h"
@@ -191,6 +192,17 @@ static enum qkv_status tokenizer_copy(struct qkv_gguf_export *e, const char *pat
     return status;
 }
 
+/* Puts the templates of chats. */
+static void put_chats(struct qkv_gguf_writer *w, const struct qkv_chat_sources *chats) {
+    for (size_t i = 0; i < chats->count; i++) {
+        const struct qkv_chat_source *source = &chats->items[i];
+        const bool usual = !strcmp(source->name, "default");
+        char key[128];
+        const int n = snprintf(key, sizeof key, QKV_GGUF_CHAT "%s%s", usual ? "" : ".", usual ? "" : source->name);
+        if (n < (int)sizeof key) qkv_gguf_put_text(w, key, source->text, source->size);
+    }
+}
+
 static enum qkv_status note_ends(struct qkv_gguf_export *e, size_t left) {
     if (!left || !e->config.family) return QKV_OK; /* files of our own have all settings of generation */
     return qkv_gguf_note(e->ctx, e->notes, "the file does not have %zu of the tokens that end a text", left);
@@ -220,6 +232,7 @@ enum qkv_status qkv_gguf_put_tokenizer(struct qkv_gguf_export *e) {
         qkv_gguf_put_text(&e->writer, QKV_GGUF_TOKENIZER, text.data, text.size);
         ends_left = put_roles(&e->writer, m, -1, -1);
     }
+    if (!status) put_chats(&e->writer, &m->tokenizer->chats);
     if (!status) status = note_ends(e, ends_left);
     if (!status && reason)
         status = qkv_gguf_note(e->ctx, e->notes,

@@ -159,30 +159,19 @@ enum qkv_status qkv_chat_tokens_read(struct qkv_context *ctx, const char *folder
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static enum qkv_status sources_write_named(struct qkv_context *ctx, const struct qkv_chat_source *source,
-                                           const char *folder) {
-    struct qkv_buffer path = {0};
-    if (!*source->name || *source->name == '.' || strchr(source->name, '/')) return QKV_OK;
-    enum qkv_status status = qkv_buffer_print(ctx, &path, "%s%s" TEMPLATE_FOLDER, folder, qkv_path_slash(folder));
-    if (!status) status = qkv_make_folder(ctx, path.data);
-    if (!status) status = qkv_buffer_print(ctx, &path, "/%s" TEMPLATE_END, source->name);
-    if (!status) status = qkv_write_file(ctx, path.data, source->text, source->size);
-    qkv_buffer_free(&path);
-    return status;
-}
-
-enum qkv_status qkv_chat_sources_write(struct qkv_context *ctx, const struct qkv_chat_sources *list,
-                                       const char *folder) {
-    enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < list->count && !status; i++) {
+json_t *qkv_chat_sources_json(const struct qkv_chat_sources *list) {
+    json_t *all = json_array();
+    bool made = all;
+    for (size_t i = 0; i < list->count && made; i++) {
         const struct qkv_chat_source *source = &list->items[i];
-        if (strcmp(source->name, "default") != 0) {
-            status = sources_write_named(ctx, source, folder);
-            continue;
+        json_t *text = json_stringn(source->text, source->size);
+        if (text && list->count == 1 && !strcmp(source->name, "default")) {
+            json_decref(all);
+            return text;
         }
-        char *path = qkv_join_path(ctx, folder, TEMPLATE_FILE);
-        status = path ? qkv_write_file(ctx, path, source->text, source->size) : QKV_MEMORY;
-        free(path);
+        made = text && !json_array_append_new(all, json_pack("{s:s, s:o}", "name", source->name, "template", text));
     }
-    return status;
+    if (made) return all;
+    json_decref(all);
+    return NULL;
 }

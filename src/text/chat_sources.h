@@ -24,10 +24,9 @@ enum qkv_status qkv_chat_sources_add(struct qkv_context *ctx, struct qkv_chat_so
 enum qkv_status qkv_chat_sources_read(struct qkv_context *ctx, struct qkv_chat_sources *list, const char *folder);
 /* The object with a folder's special tokens: their texts by their names, "bos_token". Fails as above. */
 enum qkv_status qkv_chat_tokens_read(struct qkv_context *ctx, const char *folder, json_t **tokens);
-/* Writes the templates as chat_template.jinja and additional_chat_templates/NAME.jinja. Names that are no names of files
- * are left out. Fails with QKV_MEMORY, QKV_FILE. */
-enum qkv_status qkv_chat_sources_write(struct qkv_context *ctx, const struct qkv_chat_sources *list,
-                                       const char *folder);
+/* The value of the key chat_template: a text, or a list of {"name", "template"}; NULL: no memory, or a template is not
+ * UTF-8. */
+json_t *qkv_chat_sources_json(const struct qkv_chat_sources *list);
 void qkv_chat_sources_free(struct qkv_chat_sources *list);
 
 #endif

@@ -23,6 +23,7 @@
 
 #include "base/base.h"
 #include "base/utf8.h"
+#include "text/chat_sources.h"
 
 #define QKV_TOKEN_TEXT_END "<|endoftext|>" /* separates documents, if the tokenizer has it */
 
@@ -145,7 +146,8 @@ struct qkv_tokenizer {
     int32_t roles[QKV_TOKEN_ROLES];
     int32_t ends[QKV_TOKEN_ENDS]; /* tokens that end a text, besides that of the role */
     size_t end_count;
-    struct qkv_chain *chain; /* chain.h */
+    struct qkv_chain *chain;       /* chain.h */
+    struct qkv_chat_sources chats; /* the templates of the model's chats, which only files read */
 };
 
 /* Fails with QKV_ARGUMENT: a model has no tokenizer, and `file` is to be added to its folder. problem: why loading

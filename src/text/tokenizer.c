@@ -19,6 +19,7 @@ void qkv_tokenizer_free(struct qkv_tokenizer *t) {
     qkv_chain_free(t->chain);
     free(t->around.ids);
     free(t->around.json);
+    qkv_chat_sources_free(&t->chats);
     free(t);
 }
 

@@ -275,6 +275,15 @@ static int folder_id(const struct folder *f, const char *text) {
     return folder_key(f, text, size);
 }
 
+/* Reads the templates of chats. A fault in their files is one of the calls that use them. */
+static enum qkv_status folder_chats(struct folder *f) {
+    enum qkv_status status = qkv_chat_sources_read(f->ctx, &f->t->chats, f->path);
+    if (status != QKV_FORMAT) return status;
+    qkv_forgive(f->ctx);
+    qkv_chat_sources_free(&f->t->chats);
+    return QKV_OK;
+}
+
 /* Reads more tokens that end a text: a list that only folders written by qkv have. */
 static enum qkv_status folder_ends(struct folder *f) {
     const json_t *list = json_object_get(f->config, ENDS_KEY);
@@ -322,7 +331,8 @@ static enum qkv_status folder_read(struct folder *f) {
                      "%s has no tokenizer: no tokenizer.json, no vocab.json with merges.txt, no vocab.txt", f->path);
     }
     json_decref(root);
-    return status ? status : folder_roles(f);
+    if (!status) status = folder_roles(f);
+    return status ? status : folder_chats(f);
 }
 
 enum qkv_status qkv_tokenizer_missing(struct qkv_context *ctx, const char *problem, const char *doing, const char *file,
@@ -337,12 +347,13 @@ enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tok
     struct folder f = {.ctx = ctx, .path = folder, .t = t};
     enum qkv_status status = folder_json(&f, file, CONFIG_BYTES, &f.config);
     if (!status) status = folder_roles(&f);
+    if (!status && !strcmp(file, QKV_ROLES_FILE)) status = folder_chats(&f);
     json_decref(f.config);
     return status;
 }
 
 bool qkv_tokenizer_has_roles(const struct qkv_tokenizer *t) {
-    bool any = t->end_count > 0;
+    bool any = t->end_count > 0 || t->chats.count > 0;
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++) any = any || (t->has_role[i] && t->roles[i] >= 0);
     return any;
 }
@@ -372,6 +383,7 @@ static json_t *roles_json(struct qkv_context *ctx, const struct qkv_tokenizer *t
         made = !json_array_append_new(ends, roles_token(ctx, t, t->ends[i]));
     if (made && t->end_count) made = !json_object_set(root, ENDS_KEY, ends);
     json_decref(ends);
+    if (made && t->chats.count) made = !json_object_set_new(root, "chat_template", qkv_chat_sources_json(&t->chats));
     if (made) return root;
     json_decref(root);
     return NULL;

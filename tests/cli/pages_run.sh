@@ -153,6 +153,9 @@ fixture --preset bert-tiny --data book.txt --out enc
 fixture --preset g2p --pairs train.tsv --out g2p
 fixture --preset text-classifier --labeled train.tsv --out topic
 fixture --preset bert-tiny --set head.kind=classify_tokens --labeled train.conll --out tagger
+printf '{%% for m in messages %%}<%%s>{{ m.role }}: {{ m.content }}\n{%% endfor %%}' s >chat.jinja
+cp chat.jinja run/chat_template.jinja
+printf '[{"role": "user", "content": "Hello"}]\n' >talk.json
 cp -r run pre && cp -r other post && cp -r topic reranker && cp -r run small
 mkdir demo compare && cp -r run demo/run && cp -r run compare/mha && cp -r other compare/mqa
 try 0 "$QKV" new --preset nano-gpt --set d_model=48 --tokenizer run/tokenizer.json --out fresh
