@@ -38,20 +38,30 @@ void cli_talk_close(struct cli_talk_style *style) {
     *style = (struct cli_talk_style){0};
 }
 
-int cli_talk_set(struct cli_talk_style *style, const char *pair) {
-    const char *equals = strchr(pair, '=');
-    if (!equals || equals == pair)
-        return cli_usage("\"%s\" sets no variable of the template; write KEY=VALUE, as enable_thinking=false", pair);
+/* Puts a variable into the object of all; takes over the value. */
+static int style_put(struct cli_talk_style *style, const char *key, size_t size, json_t *value) {
     json_t *variables = style->variables ? json_loads(style->variables, 0, NULL) : json_object();
-    json_t *value = json_loads(equals + 1, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
-    if (!value) value = json_string(equals + 1);
-    const int failed = json_object_setn_new(variables, pair, (size_t)(equals - pair), value);
+    const int failed = json_object_setn_new(variables, key, size, value);
     char *text = failed ? NULL : json_dumps(variables, JSON_COMPACT);
     json_decref(variables);
-    if (!text) return cli_failed("\"%s\" is not UTF-8, or there is no memory for it", pair);
+    if (!text) return cli_failed("variable %.*s is not UTF-8, or there is no memory for it", (int)size, key);
     free(style->variables);
     style->options.variables = style->variables = text;
     return CLI_DONE;
+}
+
+int cli_talk_set_text(struct cli_talk_style *style, const char *key, const char *text) {
+    return style_put(style, key, strlen(key), json_string(text));
+}
+
+int cli_talk_set(struct cli_talk_style *style, const char *pair) {
+    const char *sign = strchr(pair, '=');
+    if (!sign || sign == pair)
+        return cli_usage("\"%s\" sets no variable of the template; write KEY=VALUE, as enable_thinking=false", pair);
+    json_t *value = json_loads(sign + 1, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+    if (!value && sign[1] && strchr("{[\"", sign[1]))
+        return cli_usage("the value of \"%s\" begins as JSON does, but it is no JSON", pair);
+    return style_put(style, pair, (size_t)(sign - pair), value ? value : json_string(sign + 1));
 }
 
 /* The ids of a text, in memory of malloc; in front of a plain talk those that the tokenizer adds before any text, which

@@ -1,5 +1,6 @@
 /* chat_talk.c: a talk and the answers to it. Templates rewrite the past: they leave out thoughts, and move headers. So
- * each answer renders and encodes the whole talk, and the session keeps what it holds up to the first id that differs. */
+ * each answer renders and encodes the whole talk, and the session keeps what it holds up to the first id that
+ * differs. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -71,9 +71,10 @@ static void answer_keep(struct cli_answer *a, bool thought, const char *text, si
     char *more = realloc(*kept, *kept_size + size + 1);
     a->broken |= !more;
     if (!more) return;
-    memcpy(more + *kept_size, text, size);
     *kept = more;
-    more[ *kept_size += size] = 0;
+    for (size_t i = 0; i < size; i++)
+        if (text[i]) more[(*kept_size)++] = text[i]; /* a text of JSON has no zeros */
+    more[*kept_size] = 0;
     if (!thought || a->kind != CLI_THINKING_HIDE) answer_put(a, text, size);
 }
 

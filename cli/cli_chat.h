@@ -1,5 +1,5 @@
-/* cli_chat.h: talks with a model (chat.c and its neighbours): messages, answers, what is shown of them, the lines that a
- * person types, and commands among these lines. */
+/* cli_chat.h: talks with a model (chat.c and its neighbours): messages, answers, what is shown of them, the lines that
+ * a person types, and commands among these lines. */
 #ifndef QKV_CLI_CHAT_H
 #define QKV_CLI_CHAT_H
 
@@ -21,10 +21,12 @@ struct cli_talk_style {
 int cli_talk_open(struct qkv_context *ctx, const char *path, const char *file, const struct cli_texts *set,
                   struct cli_talk_style *style);
 void cli_talk_close(struct cli_talk_style *style);
-/* Sets a variable of the template, "KEY=VALUE"; a VALUE that is JSON is that value, else it is a text. */
+/* Sets a variable of the template, "KEY=VALUE": a VALUE that is JSON is that value, else it is a text. */
 int cli_talk_set(struct cli_talk_style *style, const char *pair);
-/* The ids that the model reads of a talk, up to where an answer begins, and the text that they are of. Returns CLI_DONE,
- * or CLI_FAILED after a message; in both cases the caller frees *text with qkv_rendered_free and *ids with free. */
+int cli_talk_set_text(struct cli_talk_style *style, const char *key, const char *text);
+/* The ids that the model reads of a talk, up to where an answer begins, and the text that they are of. Returns
+ * CLI_DONE, or CLI_FAILED after a message; in both cases the caller frees *text with qkv_rendered_free, *ids with
+ * free. */
 int cli_talk_encode(struct qkv_context *ctx, const struct cli_talk_style *style, const struct qkv_model *model,
                     const json_t *messages, struct qkv_rendered *text, int32_t **ids, size_t *count);
 /* The stop texts of answers: those of the command line, and for plain text where the next speaker begins. The list is
@@ -93,8 +95,8 @@ bool cli_chat_drop(struct cli_chat *chat, const char *role);
 int cli_chat_system(struct cli_chat *chat, const char *text);
 /* Replaces the talk by that of JSON: a list of messages, or an object with "messages". `name` is for messages. */
 int cli_chat_read(struct cli_chat *chat, const char *name, const char *text, size_t size);
-/* Answers the talk, and adds the answer to it. A failure leaves the talk as it was. Returns CLI_DONE, CLI_FAILED after a
- * message, or CLI_INTERRUPTED: the answer so far is in the talk. */
+/* Answers the talk, and adds the answer to it. A failure leaves the talk as it was. Returns CLI_DONE, CLI_FAILED after
+ * a message, or CLI_INTERRUPTED: the answer so far is in the talk. */
 int cli_chat_answer(struct cli_chat *chat);
 void cli_chat_close(struct cli_chat *chat);
 

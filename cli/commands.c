@@ -71,7 +71,6 @@ void cli_print_overview(void) {
     printf("\nfirst steps:\n"
            "  qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
            "  qkv generate run/ --prompt \"ROMEO:\" -n 200\n"
-           "  qkv info --preset gpt2-small\n"
            "\nexit codes: 0 done, 1 failed (a line on stderr says why), 130 interrupted,\n"
            "2 the command line makes no sense; \"qkv --version\" prints the version\n");
 }

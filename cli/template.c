@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli_text.h"
+#include "cli_chat.h"
 
 struct arguments {
     const char *messages, *template, *name, *bos, *eos;
@@ -46,30 +46,13 @@ static const struct cli_rule rules[] = {
     {"name", has_template, "the file of --template has one template; leave one of them out"},
 };
 
-/* Whether a value of --set is JSON and not a text. */
-static bool template_is_json(const char *value) {
-    double number;
-    return !strcmp(value, "true") || !strcmp(value, "false") || !strcmp(value, "null") || strchr("{[\"", *value) ||
-           cli_read_real(value, &number);
-}
-
-/* The variables of the options as a JSON object. */
-static int template_variables(const struct arguments *a, struct qkv_json *json) {
-    qkv_json_begin(json, '{');
-    if (a->bos) qkv_json_put_text(json, "bos_token", a->bos);
-    if (a->eos) qkv_json_put_text(json, "eos_token", a->eos);
-    for (size_t i = 0; i < a->set.count; i++) {
-        const char *item = a->set.items[i], *sign = strchr(item, '=');
-        if (!sign || sign == item)
-            return cli_usage("template: --set is \"%s\"; write KEY=VALUE, as enable_thinking=false", item);
-        qkv_json_key_bytes(json, item, (size_t)(sign - item));
-        if (sign[1] && template_is_json(sign + 1))
-            qkv_json_raw(json, sign + 1);
-        else
-            qkv_json_text(json, sign + 1);
-    }
-    qkv_json_end(json, '}');
-    return json->status ? cli_failed("out of memory") : CLI_DONE;
+/* The variables of the options, in the style. */
+static int template_variables(const struct arguments *a, struct cli_talk_style *style) {
+    int code = CLI_DONE;
+    if (a->bos) code = cli_talk_set_text(style, "bos_token", a->bos);
+    if (a->eos && !code) code = cli_talk_set_text(style, "eos_token", a->eos);
+    for (size_t i = 0; i < a->set.count && !code; i++) code = cli_talk_set(style, a->set.items[i]);
+    return code;
 }
 
 static void template_put_json(const struct qkv_rendered *rendered, const int32_t *ids, size_t count,
@@ -143,13 +126,13 @@ static int template_render(struct qkv_context *ctx, const struct arguments *a, c
 static int template_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
-    struct qkv_json variables = {0};
+    struct cli_talk_style style = {0};
     if (!count && !a->template)
         return cli_usage("template: name a model: a folder or a GGUF file; or a template: --template FILE");
-    int code = template_variables(a, &variables);
+    int code = template_variables(a, &style);
     if (code == CLI_DONE) code = cli_open(&a->common, &ctx);
-    if (code == CLI_DONE) code = template_render(ctx, a, count ? words[0] : NULL, variables.text.data);
-    qkv_json_free(&variables);
+    if (code == CLI_DONE) code = template_render(ctx, a, count ? words[0] : NULL, style.variables);
+    cli_talk_close(&style);
     qkv_context_free(ctx);
     return code;
 }

@@ -262,6 +262,7 @@ static enum qkv_status call_qkv_rank_plan(void *options) {
     X(qkv_session_create, qkv_session_options)                                                                         \
     X(qkv_generate, qkv_generate_options)                                                                              \
     X(qkv_generate_several, qkv_generate_options)                                                                      \
+    X(qkv_session_generate, qkv_generate_options)                                                                      \
     X(qkv_module_create, qkv_module_options)                                                                           \
     X(qkv_output_check, qkv_output_options)                                                                            \
     X(qkv_output_begin, qkv_output_options)                                                                            \

@@ -44,8 +44,9 @@ QKV_API enum qkv_status qkv_chat_template_parse(struct qkv_context *ctx, const c
  *   tokens are those of tokenizer_config.json and special_tokens_map.json;
  * - a GGUF file: the keys tokenizer.chat_template and tokenizer.chat_template.NAME;
  * - any other file: one template.
- * `file` is a file with one template that replaces those of the model; NULL: none. *out is the caller's. A model without
- * a template is QKV_FILE, with a sentence that says so. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
+ * `file` is a file with one template that replaces those of the model; NULL: none. *out is the caller's. A model
+ * without a template is QKV_FILE, with a sentence that says so. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
+ * QKV_FORMAT. */
 QKV_API enum qkv_status qkv_chat_template_open(struct qkv_context *ctx, const char *path, const char *file,
                                                struct qkv_chat_template **out);
 /* Frees templates. NULL is allowed. */

@@ -1,5 +1,5 @@
-/* chat: templates of chats: Jinja as Hugging Face's transformers run it, which is jinja2's ImmutableSandboxedEnvironment
- * with trim_blocks, lstrip_blocks, loop controls and generation blocks.
+/* chat: templates of chats: Jinja as Hugging Face's transformers run it, which is jinja2's
+ * ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, loop controls and generation blocks.
  *
  * A template is parsed once (chat_lexer.c, chat_parse_*.c) into nodes (chat_nodes.h), which never change, and rendered
  * any number of times, also in several threads. A rendering is a struct chat_run: its values are in a pool of its own,

@@ -18,8 +18,8 @@ struct qkv_chat_template {
 };
 /* Templates without any yet. */
 enum qkv_status qkv_chat_template_create(struct qkv_context *ctx, const char *name, struct qkv_chat_template **out);
-/* Adds a template. `file` is for sentences. A fault of the template is no failure: who uses it gets the sentence. A name
- * that exists already is left out. */
+/* Adds a template. `file` is for sentences. A fault of the template is no failure: who uses it gets the sentence. A
+ * name that exists already is left out. */
 enum qkv_status qkv_chat_template_add(struct qkv_context *ctx, struct qkv_chat_template *t, const char *name,
                                       const char *file, const char *source, size_t size);
 

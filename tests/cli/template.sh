@@ -6,7 +6,8 @@
 
 cat >chat.jinja <<'END'
 {{ bos_token }}{% for m in messages %}
-[{{ m.role }}] {% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif +%}
+[{{ m.role }}] {% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}
+{%- else %}{{ m.content }}{% endif +%}
 {% endfor %}
 {%- if tools %}tools {{ tools | tojson }}{% endif %}
 {%- if thinking is defined %}thinking {{ thinking }}{% endif %}
