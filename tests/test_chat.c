@@ -176,7 +176,8 @@ static void later_variables_win_over_earlier_ones(void **state) {
                "NoneNone22True");
     options.variables = "[1]";
     struct qkv_rendered out;
-    assert_fails(*state, qkv_chat_template_render(*state, t, &options, "[]", 2, &out), QKV_FORMAT, "no JSON object");
+    assert_fails(*state, qkv_chat_template_render(*state, t, &options, "[]", 2, &out), QKV_FORMAT,
+                 "the object of variables is no JSON object");
     options.variables = NULL;
     options.name = "rag";
     assert_fails(*state, qkv_chat_template_render(*state, t, &options, "[]", 2, &out), QKV_ARGUMENT,
@@ -327,6 +328,15 @@ static void folders_give_their_templates_and_tokens(void **state) {
                 "\"template\": \"t\"}, {\"name\": \"bad\", \"template\": \"{% if\"}]}");
     check_open(*state, folder, "[]", "d");
     check_open(*state, folder, tools, "t");
+    const char *names[3], *sources[3];
+    size_t sizes[3];
+    assert_ok(*state, qkv_chat_template_open(*state, folder, NULL, &t));
+    for (size_t i = 0; i < 3; i++) assert_true(qkv_chat_template_at(t, i, &names[i], &sources[i], &sizes[i]));
+    assert_false(qkv_chat_template_at(t, 3, names, sources, sizes));
+    assert_string_equal(names[1], "tool_use");
+    assert_string_equal(sources[2], "{% if");
+    assert_int_equal(sizes[2], 5);
+    qkv_chat_template_free(t);
     const struct qkv_chat_template_options bad = {.size = sizeof bad, .name = "bad"};
     assert_ok(*state, qkv_chat_template_open(*state, folder, NULL, &t));
     assert_fails(*state, qkv_chat_template_render(*state, t, &bad, "[]", 2, &out), QKV_FORMAT, "line 1");

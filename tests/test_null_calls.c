@@ -84,6 +84,7 @@ static void make_objects(void) {
     fixture_text(text, 3000, 1);
     options.kind = QKV_TOKENIZER_BYTES;
     assert_ok(given.context, qkv_tokenizer_train(given.context, &options, NULL, 0, &given.tokenizer));
+    assert_ok(given.context, qkv_chat_template_parse(given.context, "template", "x", 1, &given.chat_template));
     assert_ok(given.context, qkv_tokenizer_train(given.context, &options, NULL, 0, &tokenizer));
     made_spec = fixture_spec(given.context, both);
     made_spec.vocab = made_spec.source_vocab = 256;

@@ -317,7 +317,8 @@ static enum qkv_status execute_rest(struct chat_run *run, const struct chat_node
                              (int)qkv_min(args->keywords->size, 100), args->keywords->name);
     }
     if (!status && node->uses & CHAT_USES_REST) {
-        struct chat_items rest = {.items = args->items + used, .count = args->count - used};
+        struct chat_items rest = {.count = args->count - used};
+        if (rest.count) rest.items = args->items + used;
         status = qkv_chat_items_end(run, &rest, CHAT_TUPLE, &value);
         if (!status) status = execute_bind(run, run->program->rest, value);
     } else if (!status && args->count > used) {

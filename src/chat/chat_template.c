@@ -157,14 +157,14 @@ static enum qkv_status template_talk(struct qkv_context *ctx, const char *talk, 
 }
 
 static enum qkv_status template_variables(struct qkv_context *ctx, const char *variables, json_t **out) {
-    const struct qkv_json_text text = {.name = "the variables of the template",
+    const struct qkv_json_text text = {.name = "the object of variables",
                                        .data = variables,
                                        .size = variables ? strlen(variables) : 0,
                                        .max_size = QKV_CHAT_TALK};
     *out = NULL;
     if (!variables) return QKV_OK;
     enum qkv_status status = qkv_json_load(ctx, &text, out);
-    if (!status && !json_is_object(*out)) status = qkv_fail(ctx, QKV_FORMAT, "%s are no JSON object", text.name);
+    if (!status && !json_is_object(*out)) status = qkv_fail(ctx, QKV_FORMAT, "%s is no JSON object", text.name);
     return status;
 }
 

@@ -281,8 +281,8 @@ enum qkv_status qkv_chat_iterate(struct chat_run *run, struct chat_value v, stru
         return QKV_OK;
     }
     if (!qkv_chat_is_list(v)) return qkv_chat_fail(run, "'%s' object is not iterable", qkv_chat_type(v));
-    *items = v.list->items + v.list->at;
     *count = v.list->count - v.list->at;
+    if (*count) *items = v.list->items + v.list->at;
     if (v.kind == CHAT_ITERATOR) v.list->at = v.list->count;
     return QKV_OK;
 }

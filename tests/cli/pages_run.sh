@@ -153,7 +153,7 @@ fixture --preset bert-tiny --data book.txt --out enc
 fixture --preset g2p --pairs train.tsv --out g2p
 fixture --preset text-classifier --labeled train.tsv --out topic
 fixture --preset bert-tiny --set head.kind=classify_tokens --labeled train.conll --out tagger
-printf '{%% for m in messages %%}<%%s>{{ m.role }}: {{ m.content }}\n{%% endfor %%}' s >chat.jinja
+printf '{%% for m in messages %%}{{ m.role }}: {{ m.content }}\n{%% endfor %%}' >chat.jinja
 cp chat.jinja run/chat_template.jinja
 printf '[{"role": "user", "content": "Hello"}]\n' >talk.json
 cp -r run pre && cp -r other post && cp -r topic reranker && cp -r run small

@@ -26,11 +26,11 @@ template --messages more.json
 same "$(cat out)" "$(printf '[user] a\ntools [{"b": 1}]thinking 5')" "an object with tools and variables"
 for pair in false=False null=None 7=7 '[1]=[1]' '"7"=7' word=word; do
     template --messages more.json --set "thinking=${pair%=*}"
-    has out "thinking ${pair#*=}\$|thinking \\${pair#*=}\$"
+    same "$(tail -1 out)" "tools [{\"b\": 1}]thinking ${pair#*=}" "a variable of the command line"
 done
 template --messages talk.json --json
 has out '"text": ?"\[user\] Grüße\\n\[assistant\] ja\\n"'
-has out '"generation": ?\[\[28, ?30\]\]'
+has out '"generation": ?\[\[27, ?29\]\]'
 "$QKV" template --template chat.jinja <talk.json >out 2>err || fail "a talk from standard input"
 has out '^\[user\] Grüße$'
 "$QKV" template --template chat.jinja --messages - <talk.json >out 2>err || fail "a talk from standard input, named"
@@ -41,7 +41,7 @@ refuse 2 'name a model' "$QKV" template --messages talk.json
 refuse 2 '--ids .*tokenizer of a model' "$QKV" template --template chat.jinja --messages talk.json --ids
 refuse 2 '--name .*one template' "$QKV" template --template chat.jinja --name rag --messages talk.json
 refuse 2 'write KEY=VALUE' "$QKV" template --template chat.jinja --set thinking --messages talk.json
-refuse 1 'are? not valid JSON' "$QKV" template --template chat.jinja --set 'thinking=[1' --messages talk.json
+refuse 1 'the object of variables is not valid JSON' "$QKV" template --template chat.jinja --set 'thinking=[1' --messages talk.json
 refuse 1 'missing\.json' "$QKV" template --template chat.jinja --messages missing.json
 refuse 1 'missing\.jinja' "$QKV" template --template missing.jinja --messages talk.json
 echo '[{"content": "a"}]' >bad.json
@@ -49,7 +49,7 @@ refuse 1 'message 1 has no "role"' "$QKV" template --template chat.jinja --messa
 echo '[{"role": "user", "content": [{"type": "image"}]}]' >bad.json
 refuse 1 'message 1 has a part of type image' "$QKV" template --template chat.jinja --messages bad.json
 echo '[{"role"' >bad.json
-refuse 1 'the talk is not valid JSON: line 1' "$QKV" template --template chat.jinja --messages bad.json
+refuse 1 'the talk is not valid JSON: line 2' "$QKV" template --template chat.jinja --messages bad.json
 echo '{% if x %}' >bad.jinja
 refuse 1 'bad.jinja, line 1: Unexpected end of template' "$QKV" template --template bad.jinja --messages talk.json
 echo "{{ raise_exception('no way') }}" >bad.jinja
@@ -58,7 +58,7 @@ refuse 1 'bad.jinja, line 1: no way' "$QKV" template --template bad.jinja --mess
 # ---- a run, and what comes along ----
 make_spec
 make_text 60 >text.txt
-try 0 train run 3 --quiet
+try 0 train run 3 --quiet --tokenizer bytes
 refuse 1 'run has no chat template: .*name the file of one' "$QKV" template run --messages talk.json
 try 0 "$QKV" template run --template chat.jinja --messages talk.json --ids
 cp out ids
@@ -74,7 +74,7 @@ try 0 "$QKV" template run --name rag --messages talk.json
 same "$(cat out)" 'rag </s>' "a template by its name"
 refuse 1 'run has no chat template none; it has default, rag' "$QKV" template run --name none --messages talk.json
 try 0 "$QKV" export run --to gguf -o run.gguf
-try 0 "$QKV" export run.gguf --to huggingface -o published
+try 0 "$QKV" export run.gguf --to huggingface --dtype f32 -o published
 try 0 "$QKV" train --from published --data text.txt --steps 1 --batch 1 --out tuned --quiet
 for model in run.gguf published tuned; do
     try 0 "$QKV" template $model --messages talk.json
