@@ -134,11 +134,19 @@ static enum qkv_status text_split_at(struct chat_run *run, struct chat_value s, 
 }
 
 /* The last place of a part before `end`; SIZE_MAX: there is none. */
-static size_t text_search_back(struct chat_value s, struct chat_value part, size_t end) {
-    if (part.size > end) return SIZE_MAX;
-    for (size_t at = end - part.size + 1; at-- > 0;)
-        if (!memcmp(s.text + at, part.text, part.size)) return at;
-    return SIZE_MAX;
+static enum qkv_status text_search_back(struct chat_run *run, struct chat_value s, struct chat_value part, size_t end,
+                                        size_t *at) {
+    const size_t n = part.size;
+    enum qkv_status status = QKV_OK;
+    *at = n <= end ? end - n : SIZE_MAX;
+    while (*at != SIZE_MAX && n && !status) {
+        if (s.text[*at] == *part.text && s.text[*at + n - 1] == part.text[n - 1]) {
+            if (!memcmp(s.text + *at, part.text, n)) break;
+            status = qkv_chat_work(run, n);
+        }
+        --*at; /* of 0: SIZE_MAX */
+    }
+    return status;
 }
 
 static enum qkv_status text_rsplit_at(struct chat_run *run, struct chat_value s, struct chat_value separator,
@@ -147,7 +155,9 @@ static enum qkv_status text_rsplit_at(struct chat_run *run, struct chat_value s,
     enum qkv_status status = qkv_chat_work(run, s.size);
     while (!status) {
         const bool more = limit < 0 || (int64_t)list->count < limit;
-        const size_t found = more ? text_search_back(s, separator, end) : SIZE_MAX;
+        size_t found = SIZE_MAX;
+        if (more) status = text_search_back(run, s, separator, end, &found);
+        if (status) break;
         const size_t begin = found == SIZE_MAX ? 0 : found + separator.size;
         status = qkv_chat_add(run, list, qkv_chat_text(s.text + begin, end - begin));
         if (found == SIZE_MAX) break;
@@ -204,7 +214,9 @@ static enum qkv_status text_partition(struct chat_run *run, struct chat_value s,
     if (!status) status = qkv_chat_work(run, s.size);
     struct chat_list *list = status ? NULL : qkv_chat_list(run, 3);
     if (!list) return status ? status : QKV_MEMORY;
-    size_t at = back ? text_search_back(s, part, s.size) : qkv_chat_search(s.text, s.size, part.text, part.size, 0);
+    size_t at = back ? SIZE_MAX : qkv_chat_search(s.text, s.size, part.text, part.size, 0);
+    if (back) status = text_search_back(run, s, part, s.size, &at);
+    if (status) return status;
     const bool found = at <= s.size;
     if (!found) at = back ? 0 : s.size;
     const size_t n = found ? part.size : 0;
@@ -251,9 +263,9 @@ static enum qkv_status text_find(struct chat_run *run, struct chat_value self, s
     if (!status) status = text_range(run, self, args->p + 1, &begin, &end, &right);
     if (status) return status;
     const struct chat_value inside = qkv_chat_text(self.text + begin, end - begin);
-    if (right)
-        at = back ? text_search_back(inside, part, inside.size)
-                  : qkv_chat_search(inside.text, inside.size, part.text, part.size, 0);
+    if (right && !back) at = qkv_chat_search(inside.text, inside.size, part.text, part.size, 0);
+    if (right && back) status = text_search_back(run, inside, part, inside.size, &at);
+    if (status) return status;
     if (at <= inside.size) {
         *out = qkv_chat_int((int64_t)qkv_chat_characters(self.text, begin + at));
         return QKV_OK;

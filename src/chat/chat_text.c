@@ -93,14 +93,8 @@ size_t qkv_chat_space_after(const char *text, size_t size) {
 size_t qkv_chat_search(const char *text, size_t size, const char *part, size_t part_size, size_t at) {
     if (at > size || part_size > size) return size + 1;
     if (!part_size) return at;
-    while (at + part_size <= size) {
-        const char *found = memchr(text + at, *part, size - part_size - at + 1);
-        if (!found) break;
-        at = (size_t)(found - text);
-        if (!memcmp(found, part, part_size)) return at;
-        at++;
-    }
-    return size + 1;
+    const char *found = memmem(text + at, size - at, part, part_size); /* in linear time */
+    return found ? (size_t)(found - text) : size + 1;
 }
 
 bool qkv_chat_next_line(const char *text, size_t size, size_t *at, size_t *begin, size_t *end) {
