@@ -80,7 +80,6 @@ static void make_objects(void) {
     const char *text = test_path("null.txt");
     given.context = fixture_context(1);
     make_structs();
-    assert_ok(given.context, qkv_chat_template_parse(given.context, "x", "x", 1, &given.chat_template));
     fixture_text(text, 3000, 1);
     options.kind = QKV_TOKENIZER_BYTES;
     assert_ok(given.context, qkv_tokenizer_train(given.context, &options, NULL, 0, &given.tokenizer));

@@ -98,6 +98,16 @@ static enum qkv_status call_qkv_generate_several(void *options) {
     return qkv_generate_several(model, "a", 1, options, 2, write_one, NULL, NULL);
 }
 
+/* Without ids, which is refused after the options are taken. */
+static enum qkv_status call_qkv_session_generate(void *options) {
+    struct qkv_session *session;
+    enum qkv_status status = qkv_session_create(model, NULL, &session);
+    if (!status) status = qkv_session_generate(session, 0, options, write_one, NULL, NULL);
+    say(ctx);
+    qkv_session_free(session);
+    return status;
+}
+
 static enum qkv_status call_qkv_module_create(void *options) {
     struct qkv_module *module;
     const enum qkv_status status = qkv_module_create(ctx, &spec, options, &module);
