@@ -93,6 +93,8 @@ struct chain_run { /* the state of one call */
     size_t symbol_capacity;
     struct chain_lattice *lattice;
     size_t lattice_capacity;
+    struct spm_way *ways;
+    size_t way_capacity;
     struct qkv_splitter *splitters[2 * 32]; /* of links with a pattern, by link->place */
     int32_t *ids;                           /* the result */
     struct chain_span *spans;
@@ -130,6 +132,17 @@ struct chain_charsmap { /* a charsmap of SentencePiece */
     char *strings;
     size_t size;
     bool plain[128]; /* the character maps to itself */
+    bool alone[128]; /* neither it nor it and more characters of ASCII are mapped */
+};
+/* Types of the pieces of a model of SentencePiece, by their numbers in files (spm.h). */
+enum qkv_spm_type {
+    QKV_SPM_NONE,
+    QKV_SPM_NORMAL,
+    QKV_SPM_UNKNOWN,
+    QKV_SPM_CONTROL,
+    QKV_SPM_USER,
+    QKV_SPM_UNUSED,
+    QKV_SPM_BYTE
 };
 struct chain_link {
     const struct chain_kind *kind;
@@ -169,6 +182,8 @@ struct chain_kind {
 enum { BYTES_PREFIX, BYTES_REGEX }; /* flags of the splitter ByteLevel */
 /* ByteLevel whose pieces stay bytes: the model knows the bytes of its tokens. */
 extern const struct chain_kind qkv_chain_bytes_cut;
+/* Links of SentencePiece, which Sequences may have instead of their parts (chain_spm.c). */
+extern const struct chain_kind qkv_spm_normalizer, qkv_spm_decoder;
 extern const struct chain_kind qkv_chain_normalizers[], qkv_chain_splitters[],
     qkv_chain_decoders[]; /* end with a NULL name */
 
@@ -190,6 +205,8 @@ enum qkv_status qkv_chain_set_pattern(struct chain_reader *r, const char *source
 enum qkv_status qkv_charsmap_read(struct chain_reader *r, const json_t *value, struct chain_link *link);
 enum qkv_status qkv_charsmap_run(struct chain_run *r, const struct chain_link *link);
 void qkv_charsmap_free(struct chain_charsmap *map);
+/* The replacement of the longest beginning of a text that has one, and the size of that; NULL: it has none. */
+const char *qkv_charsmap_longest(const struct chain_charsmap *map, const char *text, size_t size, size_t *length);
 /* Canonical and compatible normal forms (chain_forms.c). */
 enum qkv_status qkv_chain_form(struct chain_run *r, bool compatible, bool compose);
 /* Replaces bytes by their symbols, as ByteLevel does: in the pieces of run->pieces, or in the whole text if there are
@@ -274,6 +291,13 @@ struct qkv_chain {
     /* One of the rows of text.h: it encodes any bytes, decodes to the same bytes, and its file is written from the
      * tokenizer's tables. No added token strips white space. */
     bool plain;
+    /* A model of SentencePiece: `types` has the digit of enum qkv_spm_type for each token; NULL: it is none. */
+    char *types;
+    size_t type_count;
+    bool reads_bytes;                  /* its normalizer reads bytes that are not UTF-8 */
+    bool has_unused;                   /* tokens of type UNUSED, which merges make and which are then cut again */
+    struct chain_trie users;           /* tokens of type USER */
+    bool user_begins[256];             /* whether one begins with this byte */
     const struct qkv_pattern *pattern; /* plain: what cuts its pieces; NULL: a text is one piece */
     struct qkv_pattern *words;         /* owned; white space and words, where a text is cut at white space */
 };
@@ -309,10 +333,32 @@ enum qkv_status qkv_chain_visit(struct qkv_context *ctx, const struct qkv_tokeni
 enum qkv_status qkv_chain_read(struct qkv_context *ctx, const char *name, struct qkv_vocab_json *file, const char *json,
                                size_t size, struct qkv_tokenizer *t);
 enum qkv_status qkv_chain_read_model(struct chain_reader *r, const json_t *model);
+static inline enum qkv_spm_type qkv_chain_type(const struct qkv_chain *c, size_t id) {
+    return c->types && id < c->type_count ? (enum qkv_spm_type)(c->types[id] - '0') : QKV_SPM_NONE;
+}
+/* Whether a text may become this token by the model: not where SentencePiece has it for another purpose. */
+static inline bool qkv_chain_spells(const struct qkv_chain *c, size_t id) {
+    const enum qkv_spm_type type = qkv_chain_type(c, id);
+    return !c->types || type == QKV_SPM_NORMAL || type == QKV_SPM_USER || type == QKV_SPM_UNUSED;
+}
+/* Reads model.piece_types and model.merge_groups (chain_spm.c), before and after the rest of a model. */
+enum qkv_status qkv_spm_read_types(struct chain_reader *r, const json_t *model);
+enum qkv_status qkv_spm_read_groups(struct chain_reader *r, const json_t *model);
+enum qkv_status qkv_spm_read_users(struct chain_reader *r);
 /* The entry of a key of the vocabulary, while a file is read; NULL: there is none. */
 const struct qkv_string *qkv_chain_known(const struct chain_reader *r, const char *key, size_t size);
 /* Appends the tokens of a piece of run->text to run->tokens where spans are wanted, else to run->ids. */
 enum qkv_status qkv_chain_model(struct chain_run *r, const char *piece, size_t size);
+/* For models (chain_tokens.c): adds a token with its bytes in the piece; the token of a key, or −1; fails
+ * for a text that no token spells. */
+enum qkv_status qkv_model_add(struct chain_run *r, int32_t id, size_t begin, size_t end);
+int32_t qkv_model_find(const struct chain_run *r, const char *key, size_t size);
+enum qkv_status qkv_model_unknown(struct chain_run *r, const char *piece, size_t size);
+/* The next place after `at` where a piece may be cut: before a U+2581 that does not follow another one. */
+size_t qkv_model_mark(const char *s, size_t size, size_t at);
+/* Unigram in tokenizer.json, and as SentencePiece computes it. */
+enum qkv_status qkv_model_unigram(struct chain_run *r, const char *s, size_t size);
+enum qkv_status qkv_model_unigram_spm(struct chain_run *r, const char *s, size_t size);
 /* Sets ascii_ids from the vocabulary. */
 void qkv_chain_find_ascii(struct qkv_context *ctx, const struct qkv_tokenizer *t);
 /* Takes memory for more ids (chain_text.c). */

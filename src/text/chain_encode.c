@@ -207,6 +207,7 @@ void qkv_chain_run_free(struct chain_run *r) {
     free(r->tokens.at);
     free(r->symbols);
     free(r->lattice);
+    free(r->ways);
 }
 
 /* Gives long lists back that are mostly empty: long pieces had room for a token a byte. */
@@ -228,7 +229,7 @@ enum qkv_status qkv_chain_encode(struct qkv_context *ctx, const struct qkv_token
     if (r.mapped && size > UINT32_MAX / 4)
         return qkv_fail(ctx, QKV_FORMAT, "encode: the text has %zu bytes; give it in parts of less than 1 GiB", size);
     enum qkv_status status = qkv_chain_cache_create(ctx, size, &r.cache);
-    if (!status && !t->chain->plain && qkv_utf8_valid(text, size) < size) {
+    if (!status && !t->chain->plain && !t->chain->reads_bytes && qkv_utf8_valid(text, size) < size) {
         status = encode_repair(ctx, text, size, &repaired, spans ? &places : NULL);
         r.source = repaired.data;
         r.source_size = repaired.size;

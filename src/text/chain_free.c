@@ -30,6 +30,8 @@ void qkv_chain_free(struct qkv_chain *c) {
     free(c->suffix);
     free(c->scores);
     qkv_trie_free(&c->trie);
+    qkv_trie_free(&c->users);
+    free(c->types);
     qkv_finder_free(&c->finders[0]);
     qkv_finder_free(&c->finders[1]);
     free(c->added);

@@ -1,5 +1,5 @@
 /* Reads the links of a tokenizer.json, and what follows from those that are there. */
-#include "text/chain.h"
+#include "text/spm.h"
 
 #include <string.h>
 
@@ -19,6 +19,26 @@ static enum qkv_status read_unknown_kind(struct chain_reader *r, const json_t *v
     return qkv_json_refuse(r->ctx, r->name, r->key, value, knows);
 }
 
+static enum qkv_status read_link(struct chain_reader *r, const json_t *value, const struct chain_kind *kind,
+                                 struct chain_links *links) {
+    if (links->count == LINKS_MAX)
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has more than %d links", r->name, r->key, LINKS_MAX);
+    struct chain_link *at = qkv_list_room(r->ctx, links->at, &links->capacity, links->count, 1, sizeof *at);
+    if (!at) return QKV_MEMORY;
+    links->at = at;
+    struct chain_link *link = &links->at[links->count++];
+    *link = (struct chain_link){.kind = kind};
+    return kind->read ? kind->read(r, value, link) : QKV_OK;
+}
+
+/* A Sequence for SentencePiece is one link, of which its parts say less; splitters are none. */
+static enum qkv_status read_spm(struct chain_reader *r, const json_t *value, const struct chain_kind *kinds,
+                                struct chain_links *links) {
+    if (kinds == qkv_chain_splitters) return QKV_OK;
+    r->chain->reads_bytes = r->chain->reads_bytes || kinds == qkv_chain_normalizers;
+    return read_link(r, value, kinds == qkv_chain_normalizers ? &qkv_spm_normalizer : &qkv_spm_decoder, links);
+}
+
 static enum qkv_status read_links(struct chain_reader *r, const json_t *value, const char *list,
                                   const struct chain_kind *kinds, struct chain_links *links, int depth) {
     if ((!value || json_is_null(value))) return QKV_OK;
@@ -26,6 +46,7 @@ static enum qkv_status read_links(struct chain_reader *r, const json_t *value, c
     if (strcmp(read_type(value), "Sequence") == 0) {
         const json_t *parts = json_object_get(value, list);
         if (!json_is_array(parts)) return qkv_chain_refuse(r, list, parts, "a list");
+        if (json_object_get(value, QKV_SPM_KEY)) return read_spm(r, value, kinds, links);
         if (depth == DEPTH_MAX)
             return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has more than %d nested Sequences", r->name, r->key, DEPTH_MAX);
         for (size_t i = 0; i < json_array_size(parts) && !status; i++) {
@@ -37,15 +58,7 @@ static enum qkv_status read_links(struct chain_reader *r, const json_t *value, c
     }
     const struct chain_kind *kind = kinds;
     while (kind->name && strcmp(kind->name, read_type(value)) != 0) kind++;
-    if (!kind->name) return read_unknown_kind(r, value, kinds);
-    if (links->count == LINKS_MAX)
-        return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has more than %d links", r->name, r->key, LINKS_MAX);
-    struct chain_link *at = qkv_list_room(r->ctx, links->at, &links->capacity, links->count, 1, sizeof *at);
-    if (!at) return QKV_MEMORY;
-    links->at = at;
-    struct chain_link *link = &links->at[links->count++];
-    *link = (struct chain_link){.kind = kind};
-    return kind->read ? kind->read(r, value, link) : QKV_OK;
+    return kind->name ? read_link(r, value, kind, links) : read_unknown_kind(r, value, kinds);
 }
 
 enum qkv_status qkv_chain_links(struct chain_reader *r, const json_t *value, const char *list,

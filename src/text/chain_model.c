@@ -1,5 +1,5 @@
 /* Models: from a piece to its tokens. As in huggingface/tokenizers, src/models: byte-pair encoding (Sennrich et al.
- * 2016), WordPiece (Schuster and Nakajima 2012), Unigram (Kudo 2018) and whole words. A cache has the tokens of earlier
+ * 2016), WordPiece (Schuster and Nakajima 2012), Unigram (chain_unigram.c) and whole words. A cache has the tokens of earlier
  * pieces. */
 #include "text/chain.h"
 
@@ -9,47 +9,6 @@
 #define CACHED_PIECE 96 /* bytes */
 #define CACHE_MAX    ((size_t)1 << 16)
 #define CACHE_BYTES  ((size_t)16 << 20)
-
-struct chain_lattice { /* the best path to a byte */
-    double score;
-    size_t from; /* SIZE_MAX: no path yet */
-    int32_t id;
-};
-
-static enum qkv_status model_add(struct chain_run *r, int32_t id, size_t begin, size_t end) {
-    struct chain_tokens *t = &r->tokens;
-    if (!r->spanned) {
-        enum qkv_status status = qkv_chain_room(r, 1);
-        if (!status) r->ids[r->count++] = id;
-        return status;
-    }
-    if (t->count == t->capacity) {
-        struct chain_token *at = qkv_list_room(r->ctx, t->at, &t->capacity, t->count, 1, sizeof *at);
-        if (!at) return QKV_MEMORY;
-        t->at = at;
-    }
-    t->at[t->count++] = (struct chain_token){id, (uint32_t)begin, (uint32_t)end};
-    return QKV_OK;
-}
-
-/* The token of a key, or −1. In a plain chain an added token is no token of the model: a text from a stranger cannot
- * spell it. */
-static int32_t model_find(const struct chain_run *r, const char *key, size_t size) {
-    const struct qkv_string *found = qkv_strings_find(&r->chain->vocab, key, size);
-    return found && !(r->chain->plain && r->t->tokens[found->value].added) ? (int32_t)found->value : -1;
-}
-
-static enum qkv_status model_unknown(struct chain_run *r, const char *piece, size_t size) {
-    if (r->t->whole_words)
-        return qkv_fail(
-            r->ctx, QKV_FORMAT,
-            "\"%.*s\" is no word of the vocabulary, which has the words of the text that the tokenizer was made "
-            "from and no " QKV_TOKEN_UNKNOWN " for others",
-            (int)(size < 60 ? size : qkv_utf8_cut(piece, 60)), piece);
-    return qkv_fail(r->ctx, QKV_FORMAT,
-                    "\"%.*s\" is not in the vocabulary of the tokenizer, which has no unknown token",
-                    (int)(size < 60 ? size : qkv_utf8_cut(piece, 60)), piece);
-}
 
 /* ---- byte-pair encoding ------------------------------------------------------------------------------------------ */
 
@@ -69,7 +28,7 @@ static void bpe_put(struct bpe *b, int32_t id, size_t size) {
 
 static enum qkv_status bpe_symbol(struct bpe *b, const char *key, size_t size, size_t bytes) {
     const struct qkv_chain *c = b->r->chain;
-    const int32_t id = model_find(b->r, key, size);
+    const int32_t id = qkv_model_find(b->r, key, size);
     if (id >= 0) {
         if (b->unknown) bpe_put(b, c->unknown, b->unknown);
         b->unknown = 0;
@@ -122,8 +81,8 @@ static enum qkv_status bpe_room(struct chain_run *r, size_t size, struct bpe *b)
 
 static enum qkv_status model_bpe(struct chain_run *r, const char *s, size_t size) {
     const struct qkv_chain *c = r->chain;
-    const int32_t whole = c->ignore_merges ? model_find(r, s, size) : -1;
-    if (whole >= 0) return model_add(r, whole, 0, size);
+    const int32_t whole = c->ignore_merges ? qkv_model_find(r, s, size) : -1;
+    if (whole >= 0) return qkv_model_add(r, whole, 0, size);
     struct bpe b;
     enum qkv_status status = bpe_room(r, size, &b);
     const bool affixes = c->prefix_size || c->suffix_size;
@@ -147,7 +106,7 @@ static enum qkv_status model_bpe(struct chain_run *r, const char *s, size_t size
     if (!status && !r->spanned) r->count += b.count;
     size_t at = 0;
     for (size_t i = 0; b.sizes && i < b.count && !status; at += b.sizes[i++])
-        status = model_add(r, b.ids[i], at, at + b.sizes[i]);
+        status = qkv_model_add(r, b.ids[i], at, at + b.sizes[i]);
     return status;
 }
 
@@ -155,7 +114,7 @@ void qkv_chain_find_ascii(struct qkv_context *ctx, const struct qkv_tokenizer *t
     const struct chain_run r = {.ctx = ctx, .t = t, .chain = t->chain};
     for (size_t i = 0; i < 128; i++) {
         const char c = (char)i;
-        t->chain->ascii_ids[i] = model_find(&r, &c, 1);
+        t->chain->ascii_ids[i] = qkv_model_find(&r, &c, 1);
     }
 }
 
@@ -174,8 +133,8 @@ static size_t model_longest(const struct qkv_chain *c, const char *s, size_t siz
 }
 
 static enum qkv_status model_words(struct chain_run *r, const char *s, size_t size) {
-    const int32_t id = model_find(r, s, size), found = id >= 0 ? id : r->chain->unknown;
-    return found >= 0 ? model_add(r, found, 0, size) : model_unknown(r, s, size);
+    const int32_t id = qkv_model_find(r, s, size), found = id >= 0 ? id : r->chain->unknown;
+    return found >= 0 ? qkv_model_add(r, found, 0, size) : qkv_model_unknown(r, s, size);
 }
 
 static enum qkv_status model_wordpiece(struct chain_run *r, const char *s, size_t size) {
@@ -189,88 +148,13 @@ static enum qkv_status model_wordpiece(struct chain_run *r, const char *s, size_
         int32_t id = -1;
         const size_t n = model_longest(c, s + at, size - at, at ? c->continuing : 0, &id);
         good = n > 0;
-        if (good) status = model_add(r, id, at, at + n);
+        if (good) status = qkv_model_add(r, id, at, at + n);
         at += n;
     }
     if (good || status) return status;
     r->tokens.count = first;
     r->count = first_id;
-    return c->unknown >= 0 ? model_add(r, c->unknown, 0, size) : model_unknown(r, s, size);
-}
-
-/* ---- Unigram ----------------------------------------------------------------------------------------------------- */
-
-static void unigram_consider(struct chain_lattice *to, double score, size_t from, int32_t id) {
-    if (to->from == SIZE_MAX || score > to->score) *to = (struct chain_lattice){score, from, id};
-}
-
-/* Viterbi from the left; of equal scores the first one found wins, which has the longest last token. */
-static enum qkv_status unigram_walk(struct chain_run *r, const char *s, size_t size) {
-    const struct qkv_chain *c = r->chain;
-    struct chain_lattice *way = r->lattice;
-    for (size_t i = 0; i <= size; i++) way[i] = (struct chain_lattice){0, SIZE_MAX, -1};
-    for (size_t at = 0; at < size;) {
-        size_t next = at;
-        qkv_code_next(s, size, &next);
-        bool single = false;
-        int32_t node = 0;
-        for (size_t i = at; i < size; i++) {
-            node = qkv_trie_step(&c->trie, node, (unsigned char)s[i]);
-            if (node < 0) break;
-            const int32_t id = c->trie.values[node];
-            if (id < 0) continue;
-            unigram_consider(&way[i + 1], c->scores[id] + way[at].score, at, id);
-            single = single || i + 1 == next;
-        }
-        if (!single) {
-            if (c->unknown < 0) return model_unknown(r, s + at, next - at);
-            unigram_consider(&way[next], c->unknown_score + way[at].score, at, c->unknown);
-        }
-        at = next;
-    }
-    return QKV_OK;
-}
-
-/* Appends one token, or the tokens of a run of unknown characters. */
-static enum qkv_status unigram_put(struct chain_run *r, const char *s, size_t begin, size_t end, int32_t id) {
-    const struct qkv_chain *c = r->chain;
-    if (id == c->unknown) id = model_find(r, s + begin, end - begin);
-    if (id >= 0) return model_add(r, id, begin, end);
-    bool spelt = c->fallback;
-    for (size_t i = begin; i < end && spelt; i++) spelt = c->byte_ids[(unsigned char)s[i]] >= 0;
-    enum qkv_status status = QKV_OK;
-    for (size_t i = begin; i < end && spelt && !status; i++)
-        status = model_add(r, c->byte_ids[(unsigned char)s[i]], begin, end);
-    return spelt ? status : model_add(r, c->unknown, begin, end);
-}
-
-static enum qkv_status model_unigram(struct chain_run *r, const char *s, size_t size) {
-    if (size + 1 > r->lattice_capacity) {
-        struct chain_lattice *lattice = qkv_reallocate(r->ctx, r->lattice, size + 1, sizeof *lattice);
-        if (!lattice) return QKV_MEMORY;
-        r->lattice = lattice;
-        r->lattice_capacity = size + 1;
-    }
-    struct chain_lattice *way = r->lattice;
-    enum qkv_status status = unigram_walk(r, s, size);
-    if (status) return status;
-    /* Reverses the path: each place gets the end of the token that begins there. */
-    size_t next = SIZE_MAX;
-    for (size_t end = size;;) {
-        const size_t from = way[end].from;
-        way[end].from = next;
-        next = end;
-        if (end == 0) break;
-        end = from;
-    }
-    for (size_t at = 0; at < size && !status;) {
-        size_t end = way[at].from;
-        const int32_t id = way[end].id;
-        while (id >= 0 && id == r->chain->unknown && end < size && way[way[end].from].id == id) end = way[end].from;
-        status = unigram_put(r, s, at, end, id);
-        at = end;
-    }
-    return status;
+    return c->unknown >= 0 ? qkv_model_add(r, c->unknown, 0, size) : qkv_model_unknown(r, s, size);
 }
 
 /* ---- the cache --------------------------------------------------------------------------------------------------- */
@@ -368,7 +252,7 @@ static enum qkv_status model_run(struct chain_run *r, const char *s, size_t size
     case CHAIN_WORDPIECE:
         return model_wordpiece(r, s, size);
     case CHAIN_UNIGRAM:
-        return model_unigram(r, s, size);
+        return qkv_model_unigram(r, s, size);
     case CHAIN_WORDLEVEL:
         break;
     }
@@ -386,26 +270,14 @@ static enum qkv_status model_cached(struct chain_run *r, const char *s, size_t s
     return status ? status : cache_store(r, e, high, s, size, first);
 }
 
-/* The next place where a piece may be cut after `at`: before a U+2581 that does not follow another one. */
-static size_t model_mark(const char *s, size_t size, size_t at) {
-    for (at++; at < size; at++) {
-        const char *next = memchr(s + at, '\xE2', size - at);
-        if (!next) return size;
-        at = (size_t)(next - s);
-        if (size - at >= 3 && s[at + 1] == '\x96' && s[at + 2] == '\x81' &&
-            !(at >= 3 && memcmp(s + at - 3, "\xE2\x96\x81", 3) == 0))
-            return at;
-    }
-    return size;
-}
-
 enum qkv_status qkv_chain_model(struct chain_run *r, const char *s, size_t size) {
     if (r->spanned && size > UINT32_MAX / 2) return qkv_fail(r->ctx, QKV_FORMAT, "a piece of text of more than 2 GiB");
-    if (size == 1 && r->chain->bytes) return model_add(r, r->chain->byte_ids[(unsigned char)*s], 0, 1);
+    if (size == 1 && r->chain->bytes) return qkv_model_add(r, r->chain->byte_ids[(unsigned char)*s], 0, 1);
+    if (r->chain->types && r->chain->model == CHAIN_UNIGRAM) return qkv_model_unigram_spm(r, s, size);
     if (!r->chain->splits_at_mark) return model_cached(r, s, size);
     enum qkv_status status = QKV_OK;
     for (size_t at = 0; at < size && !status;) {
-        const size_t end = model_mark(s, size, at), first = r->tokens.count;
+        const size_t end = qkv_model_mark(s, size, at), first = r->tokens.count;
         status = model_cached(r, s + at, end - at);
         for (size_t i = first; i < r->tokens.count && at; i++) {
             r->tokens.at[i].begin += (uint32_t)at;

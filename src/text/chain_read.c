@@ -41,11 +41,18 @@ static const char *read_normalized(struct chain_run *run, const char *content, s
     return status ? NULL : *size ? run->text.bytes.data : "";
 }
 
+/* Symbols of the user are found in normalized text, where SentencePiece leaves them as they are. */
+static bool read_is_user(const struct qkv_chain *c, size_t id) {
+    return c->reads_bytes && qkv_chain_type(c, id) == QKV_SPM_USER;
+}
+
 static enum qkv_status added_index(struct chain_reader *r, size_t i, const char *content) {
     struct qkv_chain *c = r->chain;
     const struct chain_added *added = &c->added[i];
     struct chain_run run = {.ctx = r->ctx, .t = r->t, .chain = c};
     size_t size = strlen(content);
+    if (read_is_user(c, (size_t)added->id)) /* Unigram finds it by its score */
+        return c->model == CHAIN_UNIGRAM ? QKV_OK : qkv_finder_add(r->ctx, c, i, content, size);
     const char *text = added->normalized ? read_normalized(&run, content, &size) : content;
     enum qkv_status status = text ? QKV_OK : QKV_FORMAT;
     if (!status) status = qkv_finder_add(r->ctx, c, i, text, size);
@@ -82,6 +89,7 @@ static enum qkv_status read_one_added(struct chain_reader *r, const json_t *valu
                         "%s: added_tokens: the id of \"%.60s\" is %lld, which model.vocab contradicts", r->name,
                         content, (long long)json_integer_value(id));
     added.id = (int32_t)n;
+    added.normalized = added.normalized || read_is_user(c, place);
     struct chain_added *list = qkv_list_room(r->ctx, c->added, &c->added_capacity, c->added_count, 1, sizeof *list);
     if (!list) return QKV_MEMORY;
     c->added = list;

@@ -1,5 +1,5 @@
 /* Reads the model of a tokenizer.json: its vocabulary, merges and flags. */
-#include "text/chain.h"
+#include "text/spm.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -90,7 +90,7 @@ static double vocab_score(double x) {
 static enum qkv_status read_pieces(struct chain_reader *r, const json_t *vocab) {
     struct qkv_chain *c = r->chain;
     const size_t count = json_array_size(vocab);
-    double least = 0;
+    double least = NAN;
     if (!json_is_array(vocab) || count == 0 || count > INT32_MAX / 4)
         return qkv_json_refuse(r->ctx, r->name, "model.vocab", vocab, "a list of [piece, score]");
     enum qkv_status status = vocab_keys_room(r, count, 0);
@@ -103,11 +103,13 @@ static enum qkv_status read_pieces(struct chain_reader *r, const json_t *vocab) 
             !isfinite(json_number_value(score)))
             return qkv_fail(r->ctx, QKV_FORMAT, "%s: model.vocab[%zu] is not [\"piece\", score]", r->name, i);
         c->scores[i] = vocab_score(json_number_value(score));
-        if (i == 0 || c->scores[i] < least) least = c->scores[i];
+        const enum qkv_spm_type type = qkv_chain_type(c, i);
+        if ((!c->types || type == QKV_SPM_NORMAL) && !(c->scores[i] >= least)) least = c->scores[i];
         const char *key = json_string_value(piece);
         const size_t size = json_string_length(piece);
         status = vocab_add(r, key, size, i);
-        if (!status && size) status = qkv_trie_add(r->ctx, &c->trie, key, size, (int32_t)i);
+        if (!status && size && qkv_chain_spells(c, i) && type != QKV_SPM_UNUSED)
+            status = qkv_trie_add(r->ctx, &c->trie, key, size, (int32_t)i);
     }
     c->unknown_score = least - PENALTY;
     return status;
@@ -224,6 +226,17 @@ static bool vocab_has_bytes(const struct chain_reader *r) {
     return all;
 }
 
+/* Whether the tokens of a text before a U+2581 do not depend on those after it, unless a merge spans both: no run of
+ * unknown characters does. */
+static bool vocab_splits(const struct chain_reader *r) {
+    const struct qkv_chain *c = r->chain;
+    bool spelt = c->fallback;
+    for (size_t i = 0; i < 256; i++) spelt = spelt && c->byte_ids[i] >= 0;
+    const struct qkv_string *mark = qkv_chain_known(r, QKV_SPM_MARK, 3);
+    spelt = spelt || (c->types && mark && qkv_chain_spells(c, (size_t)mark->value));
+    return spelt && !c->bytes && !c->ignore_merges && !c->prefix_size && !c->suffix_size && !c->has_unused;
+}
+
 static enum qkv_status read_bpe(struct chain_reader *r, const json_t *model) {
     struct qkv_chain *c = r->chain;
     const json_t *dropout = json_object_get(model, "dropout"), *merges = json_object_get(model, "merges");
@@ -240,12 +253,11 @@ static enum qkv_status read_bpe(struct chain_reader *r, const json_t *model) {
     if (!status) status = vocab_keys(r);
     if (!status) status = vocab_unknown(r, model);
     if (!status && !json_is_array(merges)) status = qkv_json_refuse(r->ctx, r->name, "model.merges", merges, "a list");
-    bool spelt = c->fallback && !c->bytes && !c->ignore_merges && !c->prefix_size && !c->suffix_size;
-    for (size_t i = 0; i < 256; i++) spelt = spelt && c->byte_ids[i] >= 0;
-    c->splits_at_mark = spelt;
+    c->splits_at_mark = !status && vocab_splits(r);
     struct qkv_buffer joined = {0};
     for (size_t i = 0; i < r->file->merge_count && !status; i++) status = vocab_merge(r, i, &joined);
     qkv_buffer_free(&joined);
+    if (!status) status = qkv_spm_read_groups(r, model);
     return status ? status : qkv_merges_index(r->ctx, &r->t->merges, NULL);
 }
 
@@ -268,12 +280,24 @@ static enum qkv_status read_wordpiece(struct chain_reader *r, const json_t *mode
     return status;
 }
 
+/* Whether no piece spans the beginning of a U+2581, so that a text of SentencePiece may be cut there. */
+static bool vocab_splits_pieces(const struct chain_reader *r) {
+    const struct qkv_chain *c = r->chain;
+    const struct qkv_string *mark = qkv_chain_known(r, QKV_SPM_MARK, 3);
+    bool splits = c->types && mark && qkv_chain_spells(c, (size_t)mark->value);
+    for (size_t id = 0; id < c->type_count && splits; id++)
+        splits = !qkv_chain_spells(c, id) || !c->keys[id] ||
+                 qkv_model_mark(c->keys[id], c->key_sizes[id], 0) == c->key_sizes[id];
+    return splits;
+}
+
 static enum qkv_status read_unigram(struct chain_reader *r, const json_t *model) {
     enum qkv_status status = qkv_chain_bool(r, model, "byte_fallback", false, &r->chain->fallback);
     const json_t *vocab = json_object_get(model, "vocab");
     if (!status) status = read_pieces(r, vocab);
     if (!status) status = vocab_keys(r);
     if (!status) vocab_twins(r, vocab);
+    r->chain->splits_at_mark = !status && vocab_splits_pieces(r);
     return status ? status : vocab_unknown(r, model);
 }
 
@@ -307,7 +331,9 @@ enum qkv_status qkv_chain_read_model(struct chain_reader *r, const json_t *model
         if (strcmp(models[i].name, name) != 0) continue;
         r->chain->model = models[i].model;
         r->chain->bytes = r->chain->bytes && models[i].model == CHAIN_BPE;
-        enum qkv_status status = models[i].read(r, model);
+        enum qkv_status status = qkv_spm_read_types(r, model);
+        if (!status) status = models[i].read(r, model);
+        if (!status) status = qkv_spm_read_users(r);
         r->t->unknown = r->chain->unknown;
         return status;
     }

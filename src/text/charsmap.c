@@ -42,22 +42,53 @@ static uint32_t unit_offset(uint32_t unit) {
     return (unit >> 10) << ((unit & (1U << 9)) >> 6);
 }
 
-/* The replacement of a text, or NULL. */
+/* The next byte of a text in the trie; *at: the place of its children. Returns false where no text goes on with it.
+ * *value: the replacement of the text that ends here; NULL: none does. */
+static bool charsmap_step(const struct chain_charsmap *map, size_t *at, unsigned char byte, const char **value) {
+    *value = NULL;
+    *at ^= byte;
+    if (!byte || *at >= map->count) return false;
+    const uint32_t unit = map->units[*at];
+    if ((unit & (1U << 31 | 0xFFU)) != byte) return false;
+    *at ^= unit_offset(unit);
+    if (!(unit >> 8 & 1)) return true;
+    if (*at >= map->count) return false;
+    const size_t place = map->units[*at] & ~(1U << 31);
+    if (place < map->size) *value = map->strings + place;
+    return true;
+}
+
+/* The replacement of the shortest beginning of a text that has one, or NULL. */
 static const char *charsmap_find(const struct chain_charsmap *map, const char *text, size_t size) {
-    if (map->count == 0) return NULL;
-    size_t at = unit_offset(map->units[0]);
-    for (size_t i = 0; i < size && text[i]; i++) {
-        at ^= (unsigned char)text[i];
-        if (at >= map->count) return NULL;
-        const uint32_t unit = map->units[at];
-        if ((unit & (1U << 31 | 0xFFU)) != (unsigned char)text[i]) return NULL;
-        at ^= unit_offset(unit);
-        if (!(unit >> 8 & 1)) continue;
-        if (at >= map->count) return NULL;
-        const size_t value = map->units[at] & ~(1U << 31);
-        return value < map->size ? map->strings + value : NULL;
+    const char *value = NULL;
+    size_t at = map->count ? unit_offset(map->units[0]) : 0;
+    for (size_t i = 0; i < size && !value; i++)
+        if (!charsmap_step(map, &at, (unsigned char)text[i], &value)) break;
+    return value;
+}
+
+const char *qkv_charsmap_longest(const struct chain_charsmap *map, const char *text, size_t size, size_t *length) {
+    const char *value, *longest = NULL;
+    size_t at = map->count ? unit_offset(map->units[0]) : 0;
+    for (size_t i = 0; i < size && charsmap_step(map, &at, (unsigned char)text[i], &value); i++) {
+        if (!value) continue;
+        longest = value;
+        *length = i + 1;
     }
-    return NULL;
+    return longest;
+}
+
+/* Whether neither a character of ASCII alone nor it with another one is mapped. */
+static bool charsmap_alone(const struct chain_charsmap *map, char c) {
+    size_t at = map->count ? unit_offset(map->units[0]) : 0;
+    const char *value;
+    if (!charsmap_step(map, &at, (unsigned char)c, &value)) return true;
+    bool alone = !value;
+    for (unsigned char next = 1; next < 0x80 && alone; next++) {
+        size_t place = at;
+        alone = !charsmap_step(map, &place, next, &value);
+    }
+    return alone;
 }
 
 void qkv_charsmap_free(struct chain_charsmap *map) {
@@ -91,6 +122,7 @@ static enum qkv_status charsmap_make(struct chain_reader *r, const char *data, s
     for (int c = 0; c < 128; c++) {
         const char one = (char)c;
         map->plain[c] = c != '\r' && !charsmap_find(map, &one, 1);
+        map->alone[c] = charsmap_alone(map, one);
     }
     return QKV_OK;
 }

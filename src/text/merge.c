@@ -1,6 +1,7 @@
 /* Merging the symbols of one piece (Sennrich et al. 2016, "Neural machine translation of rare words with subword
- * units"): again and again the merge of lowest rank, of equals the leftmost. Short pieces by scanning a small array;
- * long ones with a linked list and a heap, so that a piece of n symbols costs O(n log n). */
+ * units"): again and again the merge of lowest rank, of equals the leftmost. Where merges have levels, these are their
+ * order, and several merges may have one. Short pieces by scanning a small array; long ones with a linked list and a
+ * heap, so that a piece of n symbols costs O(n log n). */
 #include "text/text.h"
 
 #include <stdlib.h>
@@ -13,7 +14,7 @@ struct qkv_merge_node {
     size_t before, after;
 };
 struct qkv_merge_step {
-    int32_t rank;
+    int32_t rank, level;
     size_t at;
 };
 
@@ -61,21 +62,35 @@ enum qkv_status qkv_merges_index(struct qkv_context *ctx, struct qkv_merges *mer
 void qkv_merges_free(struct qkv_merges *merges) {
     free(merges->list);
     free(merges->slots);
+    free(merges->levels);
     *merges = (struct qkv_merges){0};
 }
 
-static int32_t rank_of(const struct qkv_merges *merges, int32_t left, int32_t right) {
-    int32_t rank = find_slot(merges, left, right)->rank;
-    return rank < 0 ? INT32_MAX : rank;
+int32_t qkv_merges_find(const struct qkv_merges *merges, int32_t left, int32_t right) {
+    return find_slot(merges, left, right)->rank;
 }
 
-static size_t merge_short(const struct qkv_merges *merges, int32_t *symbols, uint32_t *sizes, size_t n) {
+static int32_t rank_of(const struct qkv_merger *m, const struct qkv_merges *merges, int32_t left, int32_t right) {
+    const struct qkv_merge_slot *slot = find_slot(merges, left, right);
+    if (slot->rank < 0) return INT32_MAX;
+    if (m->seen) m->seen[slot->result] = slot->rank;
+    return slot->rank;
+}
+
+/* Whether merge a comes before merge b, either of which may be INT32_MAX: none. */
+static inline bool rank_before(const int32_t *levels, int32_t a, int32_t b) {
+    if (!levels || a == INT32_MAX || b == INT32_MAX) return a < b;
+    return levels[a] < levels[b];
+}
+
+static inline size_t merge_short(const struct qkv_merger *m, const struct qkv_merges *merges, const int32_t *levels,
+                                 int32_t *symbols, uint32_t *sizes, size_t n) {
     int32_t ranks[SHORT_PIECE]; /* of symbols i and i + 1 */
-    for (size_t i = 0; i + 1 < n; i++) ranks[i] = rank_of(merges, symbols[i], symbols[i + 1]);
+    for (size_t i = 0; i + 1 < n; i++) ranks[i] = rank_of(m, merges, symbols[i], symbols[i + 1]);
     while (n > 1) {
         size_t best = 0;
         for (size_t i = 1; i + 1 < n; i++) {
-            if (ranks[i] < ranks[best]) best = i;
+            if (rank_before(levels, ranks[i], ranks[best])) best = i;
         }
         if (ranks[best] == INT32_MAX) break;
         symbols[best] = merges->list[ranks[best]].result;
@@ -86,14 +101,14 @@ static size_t merge_short(const struct qkv_merges *merges, int32_t *symbols, uin
         }
         if (n - best > 2) memmove(ranks + best, ranks + best + 1, (n - best - 2) * sizeof *ranks);
         n--;
-        if (best > 0) ranks[best - 1] = rank_of(merges, symbols[best - 1], symbols[best]);
-        if (best + 1 < n) ranks[best] = rank_of(merges, symbols[best], symbols[best + 1]);
+        if (best > 0) ranks[best - 1] = rank_of(m, merges, symbols[best - 1], symbols[best]);
+        if (best + 1 < n) ranks[best] = rank_of(m, merges, symbols[best], symbols[best + 1]);
     }
     return n;
 }
 
 static bool step_before(struct qkv_merge_step a, struct qkv_merge_step b) {
-    return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
+    return a.level != b.level ? a.level < b.level : a.at < b.at;
 }
 
 static void merge_push(struct qkv_merger *m, struct qkv_merge_step step) {
@@ -136,8 +151,9 @@ static enum qkv_status merge_reserve(struct qkv_context *ctx, struct qkv_merger 
 static void merge_consider(struct qkv_merger *m, const struct qkv_merges *merges, size_t at, size_t n) {
     size_t after = m->nodes[at].after;
     if (after >= n) return;
-    int32_t rank = rank_of(merges, m->nodes[at].symbol, m->nodes[after].symbol);
-    if (rank != INT32_MAX) merge_push(m, (struct qkv_merge_step){rank, at});
+    const int32_t rank = rank_of(m, merges, m->nodes[at].symbol, m->nodes[after].symbol);
+    if (rank == INT32_MAX) return;
+    merge_push(m, (struct qkv_merge_step){rank, merges->levels ? merges->levels[rank] : rank, at});
 }
 
 static void merge_long(struct qkv_merger *m, const struct qkv_merges *merges, size_t n) {
@@ -159,7 +175,8 @@ enum qkv_status qkv_merge(struct qkv_context *ctx, struct qkv_merger *merger, co
                           int32_t *symbols, uint32_t *sizes, size_t *n) {
     if (merges->count == 0 || *n < 2) return QKV_OK;
     if (*n <= SHORT_PIECE) {
-        *n = merge_short(merges, symbols, sizes, *n);
+        *n = merges->levels ? merge_short(merger, merges, merges->levels, symbols, sizes, *n)
+                            : merge_short(merger, merges, NULL, symbols, sizes, *n);
         return QKV_OK;
     }
     enum qkv_status status = merge_reserve(ctx, merger, *n);
@@ -185,5 +202,6 @@ enum qkv_status qkv_merge(struct qkv_context *ctx, struct qkv_merger *merger, co
 void qkv_merger_free(struct qkv_merger *merger) {
     free(merger->nodes);
     free(merger->heap);
+    free(merger->seen);
     *merger = (struct qkv_merger){0};
 }

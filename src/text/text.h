@@ -121,6 +121,7 @@ struct qkv_merge_slot {
 struct qkv_merges {
     struct qkv_merge *list;
     size_t count, capacity;
+    int32_t *levels; /* the order of each merge, of which several may have the same; NULL: they are ordered by rank */
     struct qkv_merge_slot *slots;
     size_t slot_count;
 };
@@ -192,6 +193,8 @@ enum qkv_status qkv_merges_add(struct qkv_context *ctx, struct qkv_merges *merge
 /* Makes the hash table. *twice: the rank of a merge that repeats an earlier one, or −1; NULL: the last of equal merges
  * counts. */
 enum qkv_status qkv_merges_index(struct qkv_context *ctx, struct qkv_merges *merges, int32_t *twice);
+/* The merge of two symbols; −1: there is none. */
+int32_t qkv_merges_find(const struct qkv_merges *merges, int32_t left, int32_t right);
 void qkv_merges_free(struct qkv_merges *merges);
 
 struct qkv_merger { /* memory that is reused for merging. Start with {0}. */
@@ -199,8 +202,9 @@ struct qkv_merger { /* memory that is reused for merging. Start with {0}. */
     size_t node_capacity;
     struct qkv_merge_step *heap;
     size_t heap_count, heap_capacity;
+    int32_t *seen; /* the last merge of each symbol that was possible, −1: none; NULL: not wanted */
 };
-/* Merges n symbols in place: first the merge of lowest rank, of these the leftmost. *n: the symbols that are left.
+/* Merges n symbols in place: first the merge of lowest rank (or level), of these the leftmost. *n: the symbols that are left.
  * `sizes` of the symbols are added up; NULL: not wanted. */
 enum qkv_status qkv_merge(struct qkv_context *ctx, struct qkv_merger *merger, const struct qkv_merges *merges,
                           int32_t *symbols, uint32_t *sizes, size_t *n);
@@ -247,6 +251,9 @@ enum qkv_status qkv_template_make(struct qkv_context *ctx, struct qkv_tokenizer 
 
 enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, size_t size, const char *name,
                                     struct qkv_tokenizer **out);
+/* The same from a tree. (tokenizer_file.c) */
+enum qkv_status qkv_tokenizer_parse_tree(struct qkv_context *ctx, const struct json_t *root, const char *name,
+                                         struct qkv_tokenizer **out);
 /* Writes tokenizer.json to a buffer that this begins; the caller frees it, also after a failure. */
 enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_tokenizer *t, struct qkv_buffer *out);
 

@@ -21,15 +21,3 @@ enum qkv_status qkv_tokenizer_parse(struct qkv_context *ctx, const char *json, s
         *out = t;
     return status;
 }
-
-enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {
-    QKV_CALL_OUT(ctx, out);
-    QKV_NEED(ctx, ctx);
-    QKV_NEED(ctx, path);
-    struct qkv_map map;
-    enum qkv_status status = qkv_read_file(ctx, path, &map);
-    if (status) return status;
-    status = qkv_tokenizer_parse(ctx, (const char *)map.data, map.size, path, out);
-    qkv_unmap_file(&map);
-    return status;
-}
