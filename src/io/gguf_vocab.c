@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/text.h"
+#include "text/spm.h"
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
@@ -110,104 +110,29 @@ json_t *qkv_vocab_added(const struct gguf_vocab *v) {
 
 /* ---- merges of scores -------------------------------------------------------------------------------------------- */
 
-struct vocab_merge {
-    float score;
-    uint32_t id, left, right; /* tokens */
-    uint32_t cut;             /* bytes of the left one */
-};
-struct vocab_merges {
-    const struct gguf_vocab *v;
-    struct qkv_strings tokens;
-    struct vocab_merge *list;
-    size_t count, capacity;
-};
-
-static int merges_compare(const void *a, const void *b) {
-    const struct vocab_merge *x = a, *y = b;
-    if (x->score != y->score) return x->score > y->score ? -1 : 1;
-    if (x->id != y->id) return x->id < y->id ? -1 : 1;
-    return x->cut == y->cut ? 0 : x->cut > y->cut ? -1 : 1;
-}
-
-/* Adds the merges that make a token. */
-static enum qkv_status merges_of(struct vocab_merges *m, size_t id) {
-    const char *text = json_string_value(json_array_get(m->v->texts, id));
-    const size_t n = json_string_length(json_array_get(m->v->texts, id));
-    const float score = (float)qkv_gguf_number(m->v->g, m->v->scores, id);
-    for (size_t cut = 1; cut < n; cut++) {
-        if (((unsigned char)text[cut] & 0xC0) == 0x80) continue; /* inside a character */
-        const struct qkv_string *left = qkv_strings_find(&m->tokens, text, cut);
-        const struct qkv_string *right = left ? qkv_strings_find(&m->tokens, text + cut, n - cut) : NULL;
-        if (!right) continue;
-        struct vocab_merge *list = qkv_list_room(m->v->ctx, m->list, &m->capacity, m->count, 1, sizeof *list);
-        if (!list) return QKV_MEMORY;
-        m->list = list;
-        list[m->count++] = (struct vocab_merge){.score = score,
-                                                .id = (uint32_t)id,
-                                                .left = (uint32_t)left->value,
-                                                .right = (uint32_t)right->value,
-                                                .cut = (uint32_t)cut};
-    }
-    return QKV_OK;
-}
-
-/* Tokens that merges make or join: not those that stand for bytes. */
-static enum qkv_status merges_find(struct vocab_merges *m) {
-    const struct gguf_vocab *v = m->v;
-    enum qkv_status status = QKV_OK;
-    for (size_t id = 0; id < v->count && !status; id++) {
-        const json_t *text = json_array_get(v->texts, id);
-        if (qkv_vocab_type(v, id) == VOCAB_BYTE) continue;
-        struct qkv_string *entry =
-            qkv_strings_add(v->ctx, &m->tokens, json_string_value(text), json_string_length(text));
-        if (!entry) return QKV_MEMORY;
-        entry->value = (int64_t)id;
-    }
-    for (size_t id = 0; id < v->count && !status; id++)
-        if (qkv_vocab_type(v, id) != VOCAB_BYTE) status = merges_of(m, id);
-    if (m->count) qsort(m->list, m->count, sizeof *m->list, merges_compare);
-    return status;
-}
-
 enum qkv_status qkv_vocab_merges(const struct gguf_vocab *v, json_t **out) {
-    struct vocab_merges m = {.v = v};
     *out = NULL;
     if (!v->scores) return qkv_fail(v->ctx, QKV_FORMAT, "%s has no tokenizer.ggml.scores", v->g->path);
-    enum qkv_status status = merges_find(&m);
-    json_t *list = status ? NULL : json_array();
-    bool made = list != NULL;
-    for (size_t i = 0; i < m.count && made; i++)
-        made = !json_array_append_new(list, json_pack("[O, O]", json_array_get(v->texts, m.list[i].left),
-                                                      json_array_get(v->texts, m.list[i].right)));
-    if (!status && !made) status = qkv_fail_memory(v->ctx, 0, "a vocabulary");
-    if (status)
-        json_decref(list);
-    else
-        *out = list;
-    qkv_strings_free(&m.tokens);
-    free(m.list);
+    struct qkv_scored *tokens = qkv_allocate(v->ctx, v->count, sizeof *tokens);
+    if (!tokens) return QKV_MEMORY;
+    for (size_t id = 0; id < v->count; id++) {
+        const json_t *text = json_array_get(v->texts, id);
+        tokens[id] = (struct qkv_scored){json_string_value(text), json_string_length(text),
+                                         (float)qkv_gguf_number(v->g, v->scores, id),
+                                         qkv_vocab_type(v, id) != VOCAB_BYTE}; /* those do not stand for their text */
+    }
+    const enum qkv_status status = qkv_scored_merges(v->ctx, tokens, v->count, out, NULL);
+    free(tokens);
     return status;
 }
 
 /* ---- the map of characters --------------------------------------------------------------------------------------- */
 
 json_t *qkv_vocab_charsmap(const struct gguf_vocab *v) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const struct qkv_gguf_value *map = vocab_find(v, "precompiled_charsmap", "");
     if (!map || !map->array || (map->type != QKV_GGUF_U8 && map->type != QKV_GGUF_I8) || !map->count)
         return json_null();
-    const unsigned char *bytes = v->g->header + map->at;
-    char *text = qkv_allocate(v->ctx, map->count / 3 * 4 + 5, 1);
-    for (size_t i = 0, at = 0; i < map->count && text; i += 3, at += 4) {
-        const size_t n = qkv_min(3, map->count - i);
-        const unsigned x =
-            (unsigned)bytes[i] << 16 | (n > 1 ? (unsigned)bytes[i + 1] << 8 : 0) | (n > 2 ? bytes[i + 2] : 0);
-        for (size_t k = 0; k < 4; k++) text[at + k] = k <= n ? digits[x >> (18 - 6 * k) & 63] : '=';
-        text[at + 4] = 0;
-    }
-    json_t *out = text ? json_string(text) : NULL;
-    free(text);
-    return out;
+    return qkv_base64_json(v->ctx, v->g->header + map->at, map->count);
 }
 
 /* ---- special tokens ---------------------------------------------------------------------------------------------- */

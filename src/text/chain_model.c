@@ -79,6 +79,66 @@ static enum qkv_status bpe_room(struct chain_run *r, size_t size, struct bpe *b)
     return QKV_OK;
 }
 
+/* ---- tokens that merges make and that are not used (SentencePiece) ------------------------------------------------ */
+
+#define RECUT_DEPTH 100 /* a token so deep stays as it is, as in SentencePiece */
+
+struct recut {
+    struct chain_run *r;
+    struct chain_tokens out; /* end: the bytes of the token */
+};
+
+static enum qkv_status recut_add(struct recut *c, int32_t id, size_t size) {
+    struct chain_tokens *t = &c->out;
+    if (id == c->r->chain->unknown && t->count && t->at[t->count - 1].id == id) { /* a run is one unknown token */
+        t->at[t->count - 1].end += (uint32_t)size;
+        return QKV_OK;
+    }
+    struct chain_token *at = qkv_list_room(c->r->ctx, t->at, &t->capacity, t->count, 1, sizeof *at);
+    if (!at) return QKV_MEMORY;
+    t->at = at;
+    t->at[t->count++] = (struct chain_token){.id = id, .end = (uint32_t)size};
+    return QKV_OK;
+}
+
+/* Adds a token; one of type UNUSED as the parts of the last merge that could make it, or as unknown. */
+static enum qkv_status recut_token(struct recut *cut, int32_t id, size_t size, int depth) {
+    const struct qkv_chain *c = cut->r->chain;
+    const int32_t rank = cut->r->merger.seen[id];
+    if (qkv_chain_type(c, (size_t)id) != QKV_SPM_UNUSED || depth > RECUT_DEPTH) return recut_add(cut, id, size);
+    if (rank >= 0) {
+        const struct qkv_merge *merge = &cut->r->t->merges.list[rank];
+        enum qkv_status status = recut_token(cut, merge->left, c->key_sizes[merge->left], depth + 1);
+        return status ? status : recut_token(cut, merge->right, c->key_sizes[merge->right], depth + 1);
+    }
+    if (!c->fallback) return c->unknown >= 0 ? recut_add(cut, c->unknown, size) : QKV_OK;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < c->key_sizes[id] && !status; i++)
+        status = recut_add(cut, c->byte_ids[(unsigned char)c->keys[id][i]], 1);
+    return status;
+}
+
+static enum qkv_status model_recut(struct chain_run *r, const struct bpe *b) {
+    struct recut cut = {.r = r};
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < b->count && !status; i++)
+        status = recut_token(&cut, b->ids[i], b->sizes ? b->sizes[i] : r->chain->key_sizes[b->ids[i]], 0);
+    size_t begin = 0;
+    for (size_t i = 0; i < cut.out.count && !status; begin += cut.out.at[i++].end)
+        status = qkv_model_add(r, cut.out.at[i].id, begin, begin + cut.out.at[i].end);
+    free(cut.out.at);
+    return status;
+}
+
+/* Takes memory for the last merges that could make a token. */
+static enum qkv_status model_watch(struct chain_run *r) {
+    struct qkv_merger *m = &r->merger;
+    if (!r->chain->has_unused) return QKV_OK;
+    if (!m->seen) m->seen = qkv_allocate(r->ctx, r->chain->key_count, sizeof *m->seen);
+    for (size_t i = 0; m->seen && i < r->chain->key_count; i++) m->seen[i] = -1;
+    return m->seen ? QKV_OK : QKV_MEMORY;
+}
+
 static enum qkv_status model_bpe(struct chain_run *r, const char *s, size_t size) {
     const struct qkv_chain *c = r->chain;
     const int32_t whole = c->ignore_merges ? qkv_model_find(r, s, size) : -1;
@@ -102,7 +162,9 @@ static enum qkv_status model_bpe(struct chain_run *r, const char *s, size_t size
     }
     if (status) return status;
     if (b.unknown) bpe_put(&b, c->unknown, b.unknown);
-    status = qkv_merge(r->ctx, &r->merger, &r->t->merges, b.ids, b.sizes, &b.count);
+    status = model_watch(r);
+    if (!status) status = qkv_merge(r->ctx, &r->merger, &r->t->merges, b.ids, b.sizes, &b.count);
+    if (!status && c->has_unused) return model_recut(r, &b);
     if (!status && !r->spanned) r->count += b.count;
     size_t at = 0;
     for (size_t i = 0; b.sizes && i < b.count && !status; at += b.sizes[i++])
