@@ -29,7 +29,6 @@ static int scored_compare(const void *a, const void *b) {
 static enum qkv_status scored_token(struct scored_merges *m, size_t id) {
     const struct qkv_scored *t = &m->tokens[id];
     for (size_t cut = 1; cut < t->size; cut++) {
-        if (((unsigned char)t->text[cut] & 0xC0) == 0x80) continue; /* inside a character */
         const struct qkv_string *left = qkv_strings_find(&m->table, t->text, cut);
         const struct qkv_string *right = left ? qkv_strings_find(&m->table, t->text + cut, t->size - cut) : NULL;
         if (!right) continue;

@@ -1,8 +1,13 @@
-/* Reads a tokenizer's file: a tokenizer.json, or a model of SentencePiece, told apart by their first bytes. */
+/* Reads a tokenizer's file: a tokenizer.json, a model of SentencePiece, or ranks of tiktoken, told apart by their first
+ * bytes. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "text/spm.h"
+#include "text/tiktoken.h"
+
+enum { FILE_CONFIG_BYTES = 1 << 24 };
 
 enum qkv_status qkv_tokenizer_parse_tree(struct qkv_context *ctx, const json_t *root, const char *name,
                                          struct qkv_tokenizer **out) {
@@ -43,6 +48,55 @@ static enum qkv_status file_spm(struct qkv_context *ctx, const char *path, const
     return status;
 }
 
+/* Reads a JSON file from the folder of another file; *root is NULL if it is missing. */
+static enum qkv_status file_beside(struct qkv_context *ctx, const char *path, const char *name, json_t **root) {
+    const char *slash = strrchr(path, '/');
+    struct qkv_buffer beside = {0};
+    struct qkv_map map;
+    struct stat info;
+    *root = NULL;
+    enum qkv_status status = qkv_buffer_print(ctx, &beside, "%.*s%s", slash ? (int)(slash - path) + 1 : 0, path, name);
+    if (!status && stat(beside.data, &info) == 0 && S_ISREG(info.st_mode)) {
+        status = qkv_read_file(ctx, beside.data, &map);
+        const struct qkv_json_text text = {
+            .name = beside.data, .data = map.data, .size = map.size, .max_size = FILE_CONFIG_BYTES};
+        if (!status) {
+            status = qkv_json_load(ctx, &text, root);
+            qkv_unmap_file(&map);
+        }
+    }
+    qkv_buffer_free(&beside);
+    return status;
+}
+
+/* The files next to the ranks tell their family, and its special tokens. */
+static enum qkv_status file_ranks(struct qkv_context *ctx, const char *path, const struct qkv_map *map,
+                                  struct qkv_tokenizer **out) {
+    const char *slash = strrchr(path, '/');
+    json_t *model = NULL, *config = NULL, *root = NULL;
+    enum qkv_status status = file_beside(ctx, path, "config.json", &model);
+    if (!status) status = file_beside(ctx, path, "tokenizer_config.json", &config);
+    const char *type = json_string_value(json_object_get(model, "model_type"));
+    const struct qkv_tiktoken_family *family =
+        qkv_tiktoken_find(type, slash ? slash + 1 : path, qkv_tiktoken_count(map->data, map->size));
+    if (!status && !family) {
+        char names[128];
+        qkv_tiktoken_names(names, sizeof names);
+        status = qkv_fail(ctx, QKV_FORMAT,
+                          "%s has ranks of tiktoken, but neither its name nor a config.json next to it tells the "
+                          "pattern that cuts texts; the families %s are known",
+                          path, names);
+    }
+    if (!status)
+        status = qkv_tiktoken_json(ctx, path, map->data, map->size, family,
+                                   json_object_get(config, "added_tokens_decoder"), &root);
+    if (!status) status = qkv_tokenizer_parse_tree(ctx, root, path, out);
+    json_decref(root);
+    json_decref(config);
+    json_decref(model);
+    return status;
+}
+
 enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {
     QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
@@ -52,6 +106,8 @@ enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *path, st
     if (status) return status;
     if (qkv_spm_is(map.data, map.size))
         status = file_spm(ctx, path, &map, out);
+    else if (qkv_tiktoken_is(map.data, map.size))
+        status = file_ranks(ctx, path, &map, out);
     else
         status = qkv_tokenizer_parse(ctx, (const char *)map.data, map.size, path, out);
     qkv_unmap_file(&map);

@@ -106,6 +106,19 @@ static void print_merges(struct qkv_json *json, const struct qkv_tokenizer *t, s
     qkv_json_end(json, ']');
 }
 
+/* Sizes of groups of merges of one level. */
+static void print_groups(struct qkv_json *json, const struct qkv_merges *merges) {
+    if (!merges->levels) return;
+    qkv_json_line(json, 4);
+    qkv_json_key(json, "merge_groups");
+    qkv_json_begin(json, '[');
+    for (size_t i = 0, end; i < merges->count; i = end) {
+        for (end = i + 1; end < merges->count && merges->levels[end] == merges->levels[i];) end++;
+        qkv_json_count(json, end - i);
+    }
+    qkv_json_end(json, ']');
+}
+
 static void print_words(struct qkv_json *json, const struct qkv_tokenizer *t, struct qkv_buffer *key) {
     qkv_json_line(json, 2);
     qkv_json_key(json, "model");
@@ -144,6 +157,7 @@ static void print_model(struct qkv_json *json, const struct qkv_tokenizer *t, st
     qkv_json_put_bool(json, "ignore_merges", t->chain->ignore_merges);
     print_vocab(json, t, key);
     print_merges(json, t, key);
+    print_groups(json, &t->merges);
     qkv_json_line(json, 2);
     qkv_json_end(json, '}');
 }
