@@ -9,8 +9,8 @@
  *   model.piece_types            a digit for each token: enum qkv_spm_type; 0: no piece of the model
  *   model.merge_groups           sizes of groups of merges of one rank: of these, the leftmost in a text is first
  *
- * Files: spm_file.c (the file), spm_merges.c (merges of scores), spm_json.c (the tokenizer.json), chain_spm.c (the
- * links), chain_unigram.c (the model). */
+ * Files: spm_file.c (the file), spm_merges.c (merges of scores), spm_json.c (the tokenizer.json),
+ * spm_families.c (what families of models add), chain_spm.c (the links), chain_unigram.c (the model). */
 #ifndef QKV_SPM_H
 #define QKV_SPM_H
 
@@ -52,11 +52,28 @@ struct qkv_spm_family {
     const char *before, *after; /* tokens around a text; NULL: none */
     json_t *first;              /* normalizers before the model's own; NULL: none */
     json_t *added;              /* more added_tokens; NULL: none */
+    const char *mask;           /* a special token that takes the white space before it; NULL: none */
+    char *texts;                /* memory of pieces that were added */
     bool unknown_special;       /* the unknown token is found in trusted texts */
 };
 /* Makes the tokenizer.json. family may be NULL. The caller frees *root. Fails with QKV_FORMAT, QKV_MEMORY. */
 enum qkv_status qkv_spm_json(struct qkv_context *ctx, const struct qkv_spm *spm, const struct qkv_spm_family *family,
                              json_t **root);
+
+/* ---- families (spm_families.c) ----------------------------------------------------------------------------------- */
+
+/* What a model's folder says of its tokenizer. Each may be NULL. */
+struct qkv_spm_folder {
+    const json_t *model, *config, *added; /* config.json, tokenizer_config.json, added_tokens.json */
+    const char *begin, *end;              /* bos_token and eos_token */
+};
+/* Changes the pieces of a model as the tokenizers of its family do, and sets what they add. Free *out also after a
+ * failure. Fails with QKV_FORMAT for families whose tokens are not known, and with QKV_MEMORY. */
+enum qkv_status qkv_spm_adapt(struct qkv_context *ctx, struct qkv_spm *spm, const struct qkv_spm_folder *folder,
+                              struct qkv_spm_family *out);
+void qkv_spm_family_free(struct qkv_spm_family *family);
+/* The id of the piece with a text, or −1. (spm_json.c) */
+json_int_t qkv_spm_id(const struct qkv_spm *spm, const char *text);
 
 /* ---- merges of scores (spm_merges.c) ----------------------------------------------------------------------------- */
 

@@ -179,17 +179,17 @@ static json_t *spm_added(const struct qkv_spm *m, const struct qkv_spm_family *f
     for (i = 0; i < m->count; i++) {
         const struct qkv_spm_piece *p = &m->pieces[i];
         const bool special = p->type == QKV_SPM_CONTROL || (p->type == QKV_SPM_UNKNOWN && family->unknown_special);
+        const bool mask = family->mask && p->size == strlen(family->mask) && !memcmp(p->text, family->mask, p->size);
         if (!special && p->type != QKV_SPM_USER) continue;
         json_array_append_new(list, json_pack("{s:I, s:o?, s:b, s:b, s:b, s:b, s:b}", "id", (json_int_t)i, "content",
-                                              piece_text(p), "single_word", 0, "lstrip",
-                                              p->size == 6 && !memcmp(p->text, "<mask>", 6), "rstrip", 0, "normalized",
-                                              0, "special", special));
+                                              piece_text(p), "single_word", 0, "lstrip", mask, "rstrip", 0,
+                                              "normalized", 0, "special", special));
     }
     json_array_foreach(family->added, i, more) json_array_append(list, more);
     return list;
 }
 
-static json_int_t spm_id(const struct qkv_spm *m, const char *text) {
+json_int_t qkv_spm_id(const struct qkv_spm *m, const char *text) {
     for (size_t i = 0; i < m->count; i++)
         if (m->pieces[i].size == strlen(text) && !memcmp(m->pieces[i].text, text, m->pieces[i].size))
             return (json_int_t)i;
@@ -198,7 +198,7 @@ static json_int_t spm_id(const struct qkv_spm *m, const char *text) {
 
 /* Adds a special token to a template, and to the list of those that it uses. */
 static void spm_around(const struct qkv_spm *m, json_t *list, json_t *specials, const char *text) {
-    const json_int_t id = text ? spm_id(m, text) : -1;
+    const json_int_t id = text ? qkv_spm_id(m, text) : -1;
     if (id < 0) return;
     json_array_append_new(list, json_pack("{s:{s:s, s:i}}", "SpecialToken", "id", text, "type_id", 0));
     json_object_set_new(specials, text, json_pack("{s:s, s:[I], s:[s]}", "id", text, "ids", id, "tokens", text));

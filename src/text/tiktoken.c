@@ -135,7 +135,7 @@ static bool special_word(const char **at, char *word, size_t size) {
 static json_t *specials_json(const struct ranks *r, const struct qkv_tiktoken_family *family, const json_t *added) {
     json_t *list = json_array(), *token;
     const char *at = family->specials, *key;
-    json_int_t id = (json_int_t)r->tokens.count;
+    json_int_t id = (json_int_t)r->end;
     char word[64], text[80];
     for (; special_word(&at, word, sizeof word); id++)
         if (strcmp(word, "-") != 0) special_add(list, word, id, added, true); /* "-": an id without a token */

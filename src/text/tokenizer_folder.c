@@ -1,6 +1,8 @@
-/* The tokenizer of a model's folder: tokenizer.json; else the older files, which are rewritten as a tokenizer.json and
- * read as one; and the special tokens that the folder's configuration names. */
-#include "text/chain.h"
+/* The tokenizer of a model's folder: tokenizer.json; else the older files, models of SentencePiece and ranks of
+ * tiktoken, which are rewritten as a tokenizer.json and read as one; and the special tokens that the folder's
+ * configuration names. */
+#include "text/spm.h"
+#include "text/tiktoken.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -202,30 +204,12 @@ static enum qkv_status folder_wordpiece(struct folder *f, json_t **root) {
     return status;
 }
 
-/* ---- the folder -------------------------------------------------------------------------------------------------- */
-
-const char *const qkv_sentence_files[] = {QKV_SENTENCES_FILE,
-                                          "sentence_roberta_config.json",
-                                          "sentence_distilbert_config.json",
-                                          "sentence_camembert_config.json",
-                                          "sentence_albert_config.json",
-                                          "sentence_xlm-roberta_config.json",
-                                          "sentence_xlnet_config.json",
-                                          NULL};
-
-static enum qkv_status folder_sentences(struct folder *f) {
-    json_t *root = NULL;
-    enum qkv_status status = QKV_OK;
-    for (size_t i = 0; qkv_sentence_files[i] && !status && !root; i++)
-        status = folder_json(f, qkv_sentence_files[i], CONFIG_BYTES, &root);
-    f->lowers = json_is_true(json_object_get(root, "do_lower_case"));
-    json_decref(root);
-    return status;
-}
+/* ---- a tokenizer.json that was made ------------------------------------------------------------------------------ */
 
 /* Adds a normalizer Lowercase before the others, as sentence-transformers 6 does where there is none. */
 static enum qkv_status folder_lower(const struct folder *f, json_t *root) {
-    json_t *old = json_object_get(root, "normalizer"), *parts = json_object_get(old, "normalizers");
+    json_t *old = json_object_get(root, "normalizer");
+    json_t *parts = json_object_get(old, QKV_SPM_KEY) ? NULL : json_object_get(old, "normalizers");
     const size_t count = json_array_size(parts);
     json_t *list = json_pack("[{s:s}]", "type", "Lowercase");
     bool has = false;
@@ -249,6 +233,110 @@ static enum qkv_status folder_made(struct folder *f, const char *file, json_t *r
                           : qkv_fail_memory(f->ctx, 0, "a vocabulary");
     free(name);
     free(text);
+    return status;
+}
+
+/* ---- SentencePiece and tiktoken ---------------------------------------------------------------------------------- */
+
+static const char *const model_files[] = {"tokenizer.model",    "spiece.model",  "sentencepiece.bpe.model",
+                                          "tiktoken.model",     "qwen.tiktoken", "cl100k_base.tiktoken",
+                                          "o200k_base.tiktoken"};
+enum { MODEL_FILES = sizeof model_files / sizeof *model_files };
+
+/* added_tokens of added_tokens.json and tokenizer_config.json that are no pieces. */
+static json_t *folder_more(const struct folder *f, const struct qkv_spm *spm) {
+    json_t *list = json_array(), *seen = json_object(), *value;
+    const char *key;
+    json_object_foreach(json_object_get(f->config, "added_tokens_decoder"), key, value) {
+        const char *text = json_string_value(json_object_get(value, "content"));
+        char *end;
+        const long long id = strtoll(key, &end, 10);
+        if (!text || !*text || *end || id < 0 || qkv_spm_id(spm, text) >= 0) continue;
+        json_t *token = json_copy(value);
+        json_object_set_new(token, "id", json_integer(id));
+        json_array_append_new(list, token);
+        json_object_set_new(seen, text, json_true());
+    }
+    json_object_foreach(f->added, key, value) {
+        if (!*key || !json_is_integer(value) || qkv_spm_id(spm, key) >= 0 || json_object_get(seen, key)) continue;
+        folder_add(list, key, json_integer_value(value), true);
+    }
+    json_decref(seen);
+    return list;
+}
+
+static enum qkv_status folder_spm(struct folder *f, const char *name, const struct qkv_map *map, json_t **root) {
+    struct qkv_spm spm;
+    struct qkv_spm_family family = {0};
+    json_t *model = NULL;
+    enum qkv_status status = qkv_spm_read(f->ctx, name, map->data, map->size, &spm);
+    if (!status) status = folder_json(f, "config.json", CONFIG_BYTES, &model);
+    const struct qkv_spm_folder folder = {.model = model,
+                                          .config = f->config,
+                                          .added = f->added,
+                                          .begin = folder_special(f, "bos_token"),
+                                          .end = folder_special(f, "eos_token")};
+    if (!status) status = qkv_spm_adapt(f->ctx, &spm, &folder, &family);
+    if (!status) family.added = folder_more(f, &spm);
+    if (!status) status = qkv_spm_json(f->ctx, &spm, &family, root);
+    qkv_spm_family_free(&family);
+    qkv_spm_free(&spm);
+    json_decref(model);
+    return status;
+}
+
+/* A model of SentencePiece, or ranks: the content tells. */
+static enum qkv_status folder_model(struct folder *f, const char *file) {
+    char *name = qkv_join_path(f->ctx, f->path, file);
+    struct qkv_map map;
+    json_t *root = NULL;
+    enum qkv_status status = name ? qkv_read_file(f->ctx, name, &map) : QKV_MEMORY;
+    if (!status) {
+        const bool spm = qkv_spm_is(map.data, map.size);
+        status = spm ? folder_spm(f, name, &map, &root) : qkv_tokenizer_load(f->ctx, name, &f->t);
+        if (!status && spm) status = folder_made(f, file, root);
+        qkv_unmap_file(&map);
+    }
+    json_decref(root);
+    free(name);
+    return status;
+}
+
+/* The file of the folder that has such a model; NULL: none. */
+static const char *folder_model_file(const struct folder *f) {
+    for (size_t i = 0; i < MODEL_FILES; i++)
+        if (folder_has(f, model_files[i])) return model_files[i];
+    return NULL;
+}
+
+static enum qkv_status folder_none(const struct folder *f) {
+    char names[256];
+    size_t n = 0;
+    for (size_t i = 0; i < MODEL_FILES && n < sizeof names; i++)
+        n += (size_t)snprintf(names + n, sizeof names - n, ", no %s", model_files[i]);
+    return qkv_fail(f->ctx, QKV_FILE,
+                    "%s has no tokenizer: no tokenizer.json, no vocab.json with merges.txt, no vocab.txt%s%s", f->path,
+                    names, folder_has(f, "source.spm") ? "; source.spm and target.spm of Marian are not read" : "");
+}
+
+/* ---- the folder -------------------------------------------------------------------------------------------------- */
+
+const char *const qkv_sentence_files[] = {QKV_SENTENCES_FILE,
+                                          "sentence_roberta_config.json",
+                                          "sentence_distilbert_config.json",
+                                          "sentence_camembert_config.json",
+                                          "sentence_albert_config.json",
+                                          "sentence_xlm-roberta_config.json",
+                                          "sentence_xlnet_config.json",
+                                          NULL};
+
+static enum qkv_status folder_sentences(struct folder *f) {
+    json_t *root = NULL;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; qkv_sentence_files[i] && !status && !root; i++)
+        status = folder_json(f, qkv_sentence_files[i], CONFIG_BYTES, &root);
+    f->lowers = json_is_true(json_object_get(root, "do_lower_case"));
+    json_decref(root);
     return status;
 }
 
@@ -325,10 +413,10 @@ static enum qkv_status folder_read(struct folder *f) {
     } else if (folder_has(f, "vocab.txt")) {
         status = folder_wordpiece(f, &root);
         if (!status) status = folder_made(f, "vocab.txt", root);
+    } else if (folder_model_file(f)) {
+        status = folder_model(f, folder_model_file(f));
     } else {
-        status =
-            qkv_fail(f->ctx, QKV_FILE,
-                     "%s has no tokenizer: no tokenizer.json, no vocab.json with merges.txt, no vocab.txt", f->path);
+        status = folder_none(f);
     }
     json_decref(root);
     if (!status) status = folder_roles(f);
