@@ -87,6 +87,21 @@ static void export_say_unused(const struct arguments *a, const struct qkv_model 
         a->out, names);
 }
 
+/* Says what transformers reads differently in a tokenizer that comes from a model of SentencePiece. */
+static int export_say_tokenizers(struct qkv_context *ctx, const struct arguments *a, const struct qkv_model *model) {
+    const struct qkv_tokenizer *both[] = {qkv_model_tokenizer(model), qkv_model_source_tokenizer(model)};
+    for (size_t i = 0; i < 2 && export_to(a, "huggingface"); i++) {
+        char *sentence = NULL;
+        if (both[i] && qkv_tokenizer_differences(ctx, both[i], &sentence)) return cli_broken(ctx);
+        if (sentence)
+            cli_say("%s/%s: its standard parts, which other readers use, read these differently than the model of "
+                    "SentencePiece: %s",
+                    a->out, i ? QKV_SOURCE_FILE : QKV_TOKENIZER_FILE, sentence);
+        qkv_free(sentence);
+    }
+    return CLI_DONE;
+}
+
 static int export_json(const struct arguments *a, const struct qkv_model *model) {
     struct qkv_json out = cli_json();
     qkv_json_begin(&out, '{');
@@ -112,6 +127,7 @@ static int export_folder(struct qkv_context *ctx, const struct arguments *a, str
     if (!code && qkv_model_tokenizer_problem(model))
         cli_say("%s has no tokenizer: %s", a->out, qkv_model_tokenizer_problem(model));
     if (!code) export_say_unused(a, model);
+    if (!code) code = export_say_tokenizers(ctx, a, model);
     if (!code && a->json)
         code = export_json(a, model);
     else if (!code)

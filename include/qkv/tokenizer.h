@@ -88,6 +88,13 @@ QKV_API enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *
  * read as a tokenizer.json. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_open(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
 #endif
+#ifdef QKV_EXPERIMENTAL
+/* Experimental: names the texts that other readers of the tokenizer.json read differently than the model of
+ * SentencePiece that it was made of: "3 texts of its charsmap: …". *sentence is the caller's, freed with qkv_free;
+ * NULL: there are none. Fails with QKV_MEMORY, QKV_FORMAT. */
+QKV_API enum qkv_status qkv_tokenizer_differences(struct qkv_context *ctx, const struct qkv_tokenizer *t,
+                                                  char **sentence);
+#endif
 /* Writes a tokenizer.json, replacing an existing file atomically. Fails with QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_tokenizer_save(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *path);
 /* Frees a tokenizer. NULL is allowed. */

@@ -205,6 +205,9 @@ enum qkv_status qkv_chain_set_pattern(struct chain_reader *r, const char *source
 enum qkv_status qkv_charsmap_read(struct chain_reader *r, const json_t *value, struct chain_link *link);
 enum qkv_status qkv_charsmap_run(struct chain_run *r, const struct chain_link *link);
 void qkv_charsmap_free(struct chain_charsmap *map);
+/* Calls a function with each text that has a replacement, in the order of bytes. Fails as it does. */
+enum qkv_status qkv_charsmap_keys(struct qkv_context *ctx, const struct chain_charsmap *map,
+                                  enum qkv_status (*visit)(void *user, const char *key, size_t size), void *user);
 /* The replacement of the longest beginning of a text that has one, and the size of that; NULL: it has none. */
 const char *qkv_charsmap_longest(const struct chain_charsmap *map, const char *text, size_t size, size_t *length);
 /* Canonical and compatible normal forms (chain_forms.c). */

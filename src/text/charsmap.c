@@ -78,6 +78,35 @@ const char *qkv_charsmap_longest(const struct chain_charsmap *map, const char *t
     return longest;
 }
 
+enum { KEY_BYTES = 32 }; /* of keys that are listed */
+
+enum qkv_status qkv_charsmap_keys(struct qkv_context *ctx, const struct chain_charsmap *map,
+                                  enum qkv_status (*visit)(void *user, const char *key, size_t size), void *user) {
+    size_t places[KEY_BYTES + 1] = {map->count ? unit_offset(map->units[0]) : 0};
+    unsigned next[KEY_BYTES + 1] = {1}; /* the byte to try at each depth */
+    char key[KEY_BYTES + 1] = {0};
+    size_t depth = 0;
+    enum qkv_status status = QKV_OK;
+    for (size_t steps = 0; !status; steps++) {
+        if (steps / 4096 > map->count) /* a damaged map goes in circles */
+            return qkv_fail(ctx, QKV_FORMAT, "the charsmap of the tokenizer has too many texts");
+        if (next[depth] == 256 || depth == KEY_BYTES) {
+            if (depth == 0) break;
+            depth--;
+            continue;
+        }
+        const char *value;
+        size_t at = places[depth];
+        const unsigned char byte = (unsigned char)next[depth]++;
+        if (!charsmap_step(map, &at, byte, &value)) continue;
+        key[depth++] = (char)byte;
+        places[depth] = at;
+        next[depth] = 1;
+        if (value) status = visit(user, key, depth);
+    }
+    return status;
+}
+
 /* Whether neither a character of ASCII alone nor it with another one is mapped. */
 static bool charsmap_alone(const struct chain_charsmap *map, char c) {
     size_t at = map->count ? unit_offset(map->units[0]) : 0;

@@ -33,8 +33,8 @@ static json_t *spm_normalizer(struct qkv_context *ctx, const struct qkv_spm *m) 
                               json_pack("{s:s, s:o?}", "type", "Precompiled", "precompiled_charsmap",
                                         qkv_base64_json(ctx, (const unsigned char *)m->charsmap, m->charsmap_size)));
     if (m->single_spaces) {
-        json_array_append_new(
-            list, json_pack("{s:s, s:b, s:b}", "type", "Strip", "strip_left", !m->unigram, "strip_right", 1));
+        json_array_append_new(list, json_pack("{s:s, s:b, s:b}", "type", "Strip", "strip_left",
+                                              !m->unigram || !m->prefix, "strip_right", 1));
         json_array_append_new(list, replace_link("Regex", " {2,}", m->unigram && m->escapes ? QKV_SPM_MARK : " "));
     }
     const bool spaces = m->prefix && (!m->unigram || !m->single_spaces || !m->escapes);
