@@ -244,6 +244,27 @@ enum qkv_status qkv_trie_add(struct qkv_context *ctx, struct chain_trie *trie, c
 /* The child of a node (the root is 0) for a byte, or −1. */
 int32_t qkv_trie_step(const struct chain_trie *trie, int32_t node, unsigned char byte);
 void qkv_trie_free(struct chain_trie *trie);
+struct chain_edge {
+    int32_t node, child; /* child 0: a free slot */
+    uint32_t byte;
+};
+/* One of the trie's slot_count edges. */
+struct chain_edge qkv_trie_edge(const struct chain_trie *trie, size_t i);
+/* The same for fast steps (trie_pack.c), when it is complete. Unit 0 is the root; free(units). */
+struct chain_unit {
+    int32_t base, check, value;
+    float score; /* the caller's */
+};
+struct chain_pack {
+    struct chain_unit *units;
+    size_t count;
+};
+enum qkv_status qkv_trie_pack(struct qkv_context *ctx, const struct chain_trie *trie, struct chain_pack *out);
+/* The unit for a byte after unit `at`, or −1. */
+static inline int32_t qkv_pack_step(const struct chain_unit *units, int32_t at, unsigned char byte) {
+    const int32_t next = units[at].base + byte;
+    return units[next].check == at ? next : -1;
+}
 
 enum chain_model { CHAIN_BPE, CHAIN_WORDPIECE, CHAIN_UNIGRAM, CHAIN_WORDLEVEL };
 struct chain_added { /* a text that is always one token */
@@ -279,8 +300,9 @@ struct qkv_chain {
     bool splits_at_mark;    /* no merge spans the beginning of a U+2581, so a piece may be cut there */
     double *scores;
     double unknown_score;
-    struct chain_trie trie;
-    int32_t continuing; /* the trie's node after the prefix */
+    struct chain_trie trie; /* of WordPiece and Unigram, while the file is read */
+    struct chain_pack pack; /* the same after that */
+    int32_t continuing;     /* the unit after the prefix */
     struct chain_added *added;
     size_t added_count, added_capacity;
     struct chain_finder finders[2]; /* of tokens in the raw text, and in normalized text */

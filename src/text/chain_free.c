@@ -30,6 +30,7 @@ void qkv_chain_free(struct qkv_chain *c) {
     free(c->suffix);
     free(c->scores);
     qkv_trie_free(&c->trie);
+    free(c->pack.units);
     qkv_trie_free(&c->users);
     free(c->types);
     qkv_finder_free(&c->finders[0]);

@@ -185,11 +185,11 @@ void qkv_chain_find_ascii(struct qkv_context *ctx, const struct qkv_tokenizer *t
 static size_t model_longest(const struct qkv_chain *c, const char *s, size_t size, int32_t node, int32_t *id) {
     size_t longest = 0;
     for (size_t i = 0; i < size && node >= 0;) {
-        node = qkv_trie_step(&c->trie, node, (unsigned char)s[i++]);
-        if (node < 0 || c->trie.values[node] < 0) continue;
+        node = qkv_pack_step(c->pack.units, node, (unsigned char)s[i++]);
+        if (node < 0 || c->pack.units[node].value < 0) continue;
         if (i < size && ((unsigned char)s[i] & 0xC0) == 0x80) continue; /* not between two characters */
         longest = i;
-        *id = c->trie.values[node];
+        *id = c->pack.units[node].value;
     }
     return longest;
 }

@@ -29,9 +29,9 @@ static enum qkv_status unigram_walk(struct chain_run *r, const char *s, size_t s
         bool single = false;
         int32_t node = 0;
         for (size_t i = at; i < size; i++) {
-            node = qkv_trie_step(&c->trie, node, (unsigned char)s[i]);
+            node = qkv_pack_step(c->pack.units, node, (unsigned char)s[i]);
             if (node < 0) break;
-            const int32_t id = c->trie.values[node];
+            const int32_t id = c->pack.units[node].value;
             if (id < 0) continue;
             unigram_consider(&way[i + 1], c->scores[id] + way[at].score, at, id);
             single = single || i + 1 == next;
@@ -116,13 +116,10 @@ static void spm_reset(struct spm_walk *w, size_t at) {
         if (i == at || w->way[i].from != UINT32_MAX) w->way[i].score -= offset;
 }
 
-static float spm_score(const struct qkv_chain *c, int32_t id, size_t length) {
-    return qkv_chain_type(c, (size_t)id) == QKV_SPM_USER ? (float)(0.1 * ((double)length - 1)) : (float)c->scores[id];
-}
-
 /* Viterbi from the left, with the score that the text before has. */
 static void spm_walk(struct spm_walk *w, float score) {
     const struct qkv_chain *c = w->r->chain;
+    const struct chain_unit *units = c->pack.units;
     const float unknown = (float)c->unknown_score;
     for (size_t i = 0; i <= w->size; i++) w->way[i] = (struct spm_way){0, UINT32_MAX, -1};
     w->way[0].score = score;
@@ -135,11 +132,10 @@ static void spm_walk(struct spm_walk *w, float score) {
         next = at;
         qkv_code_next(w->s, w->size, &next);
         for (size_t i = at; i < w->size; i++) {
-            node = qkv_trie_step(&c->trie, node, (unsigned char)w->s[i]);
+            node = qkv_pack_step(units, node, (unsigned char)w->s[i]);
             if (node < 0) break;
-            const int32_t id = c->trie.values[node];
-            if (id < 0) continue;
-            spm_consider(w, at, i + 1, spm_score(c, id, i + 1 - at) + before, id);
+            if (units[node].value < 0) continue;
+            spm_consider(w, at, i + 1, units[node].score + before, units[node].value);
             single = single || i + 1 == next;
         }
         if (!single) spm_consider(w, at, next, unknown + before, -1);

@@ -265,6 +265,21 @@ static enum qkv_status read_bpe(struct chain_reader *r, const json_t *model) {
 
 /* ---- the other models -------------------------------------------------------------------------------------------- */
 
+/* Packs the trie; units have the scores of SentencePiece. */
+static enum qkv_status vocab_pack(struct chain_reader *r) {
+    struct qkv_chain *c = r->chain;
+    enum qkv_status status = qkv_trie_pack(r->ctx, &c->trie, &c->pack);
+    for (size_t i = 0; i < c->pack.count && c->scores && !status; i++) {
+        struct chain_unit *unit = &c->pack.units[i];
+        if (unit->value < 0) continue;
+        const bool user = qkv_chain_type(c, (size_t)unit->value) == QKV_SPM_USER;
+        const double length = (double)c->key_sizes[unit->value];
+        unit->score = user ? (float)(0.1 * (length - 1)) : (float)c->scores[unit->value];
+    }
+    qkv_trie_free(&c->trie);
+    return status;
+}
+
 static enum qkv_status read_wordpiece(struct chain_reader *r, const json_t *model) {
     struct qkv_chain *c = r->chain;
     enum qkv_status status = qkv_chain_size(r, model, "max_input_chars_per_word", 100, &c->longest_word);
@@ -277,8 +292,9 @@ static enum qkv_status read_wordpiece(struct chain_reader *r, const json_t *mode
         if (e->size)
             status = qkv_trie_add(r->ctx, &c->trie, c->vocab.bytes.data + e->offset, e->size, (int32_t)e->value);
     }
+    if (!status) status = vocab_pack(r);
     for (const char *s = c->prefix; !status && *s && c->continuing >= 0; s++)
-        c->continuing = qkv_trie_step(&c->trie, c->continuing, (unsigned char)*s);
+        c->continuing = qkv_pack_step(c->pack.units, c->continuing, (unsigned char)*s);
     return status;
 }
 
@@ -299,6 +315,7 @@ static enum qkv_status read_unigram(struct chain_reader *r, const json_t *model)
     if (!status) status = read_pieces(r, vocab);
     if (!status) status = vocab_keys(r);
     if (!status) vocab_twins(r, vocab);
+    if (!status) status = vocab_pack(r);
     r->chain->splits_at_mark = !status && vocab_splits_pieces(r);
     return status ? status : vocab_unknown(r, model);
 }

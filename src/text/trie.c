@@ -3,11 +3,6 @@
 
 #include <stdlib.h>
 
-struct chain_edge {
-    int32_t node, child; /* child 0: a free slot */
-    uint32_t byte;
-};
-
 static size_t trie_slot(const struct chain_trie *trie, int32_t node, unsigned char byte) {
     const uint64_t key = ((uint64_t)(uint32_t)node << 8 | byte) * UINT64_C(0x9E3779B97F4A7C15);
     const size_t mask = trie->slot_count - 1;
@@ -66,6 +61,10 @@ enum qkv_status qkv_trie_add(struct qkv_context *ctx, struct chain_trie *trie, c
     }
     if (!status) trie->values[node] = value;
     return status;
+}
+
+struct chain_edge qkv_trie_edge(const struct chain_trie *trie, size_t i) {
+    return trie->edges[i];
 }
 
 void qkv_trie_free(struct chain_trie *trie) {
