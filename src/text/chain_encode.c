@@ -196,7 +196,8 @@ void qkv_chain_text_free(struct chain_text *text) {
 }
 
 void qkv_chain_run_free(struct chain_run *r) {
-    for (size_t i = 0; i < sizeof r->splitters / sizeof *r->splitters; i++) qkv_splitter_free(r->splitters[i]);
+    for (size_t i = 0; i < sizeof r->splitters / sizeof *r->splitters; i++)
+        if (r->splitters[i]) qkv_splitter_free(r->splitters[i]);
     qkv_merger_free(&r->merger);
     qkv_chain_cache_free(r->cache);
     qkv_chain_text_free(&r->text);
@@ -228,7 +229,8 @@ enum qkv_status qkv_chain_encode(struct qkv_context *ctx, const struct qkv_token
     r.mapped = spans || t->chain->needs_map;
     if (r.mapped && size > UINT32_MAX / 4)
         return qkv_fail(ctx, QKV_FORMAT, "encode: the text has %zu bytes; give it in parts of less than 1 GiB", size);
-    enum qkv_status status = qkv_chain_cache_create(ctx, size, &r.cache);
+    const bool cached = !(t->chain->types && t->chain->model == CHAIN_UNIGRAM); /* whose pieces depend on others */
+    enum qkv_status status = cached ? qkv_chain_cache_create(ctx, size, &r.cache) : QKV_OK;
     if (!status && !t->chain->plain && !t->chain->reads_bytes && qkv_utf8_valid(text, size) < size) {
         status = encode_repair(ctx, text, size, &repaired, spans ? &places : NULL);
         r.source = repaired.data;
