@@ -266,7 +266,9 @@ static int tokenize_run(const void *values, const char *const *words, size_t cou
         qkv_context_free(ctx);
         return made;
     }
-    if (!count) return cli_usage("tokenize: name a tokenizer: a model folder, a GGUF file or a tokenizer.json");
+    if (!count)
+        return cli_usage("tokenize: name a tokenizer: a model folder, a GGUF file, a tokenizer.json, a .model "
+                         "of SentencePiece or a .tiktoken");
     int code = cli_open(&a->common, &ctx);
     if (code == CLI_DONE && qkv_folder_tokenizer(ctx, words[0], &tokenizer)) code = cli_broken(ctx);
     if (code == CLI_DONE) {
@@ -284,12 +286,13 @@ const struct cli_command *cli_tokenize(void) {
         .words = CLI_WORD_MODEL,
         .summary = "turn text into token ids, or ids into text; train a tokenizer",
         .usage = "RUN [TEXT]\nRUN --ids [IDS]\n--train FILE [--tokenizer KIND] -o tokenizer.json",
-        .description = "RUN is a model folder or a tokenizer.json, written by qkv or published, or a GGUF file. "
-                       "Without TEXT or IDS, "
-                       "standard input is read (ids: at most 1 GiB). If every byte has a token, as in all kinds except "
-                       "chars and whitespace, the ids of a text give back its bytes exactly, valid UTF-8 or not. The "
-                       "ids of --specials also give back the tokens of the template. --train writes a tokenizer.json, "
-                       "which Hugging Face tokenizers and train --tokenizer read.",
+        .description =
+            "RUN is a model folder or a tokenizer.json, written by qkv or published, a GGUF file, a .model of "
+            "SentencePiece, or a .tiktoken with the ranks of a known family. Without TEXT or IDS, standard "
+            "input is read (ids: at most 1 GiB). If every byte has a token, as in all kinds except "
+            "chars and whitespace, the ids of a text give back its bytes exactly, valid UTF-8 or not. The "
+            "ids of --specials also give back the tokens of the template. --train writes a "
+            "tokenizer.json, which Hugging Face tokenizers and train --tokenizer read.",
         .examples = "qkv tokenize run/ \"To be, or not to be\"\n"
                     "qkv tokenize run/ --pieces \"To be\"\n"
                     "qkv tokenize run/ < book.txt | qkv tokenize run/ --ids > same-book.txt\n"

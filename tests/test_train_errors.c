@@ -73,7 +73,7 @@ static void bad_options_are_refused(void **state) {
         o = fixture_options(ctx);
         o.tokenizer = wrong[i];
         refuse(NULL, &o, QKV_ARGUMENT,
-               "which is neither bytes, chars, chars+bytes, words, whitespace, bpe, bpe:SIZE nor a tokenizer.json");
+               "neither bytes, chars, chars+bytes, words, whitespace, bpe, bpe:SIZE nor a file of a tokenizer");
     }
     static const char *const sizes[] = {"bpe:", "bpe:x", "bpe:0", "bpe:-5", "bpe:999999999999", "bytes:5", "bpe:40x"};
     for (size_t i = 0; i < TEST_COUNT(sizes); i++) {

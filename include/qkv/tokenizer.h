@@ -74,18 +74,29 @@ struct qkv_tokenizer;
  * QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_train(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
                                             const char *text, size_t size, struct qkv_tokenizer **out);
-/* Reads a tokenizer.json as Hugging Face `tokenizers` does, with all of its normalizers, pre-tokenizers, models,
- * post-processors and decoders. An unknown part is QKV_FORMAT, with a sentence that names its key. When such a
- * tokenizer encodes, a byte that is not UTF-8 is read as U+FFFD; byte-level BPE with the pattern of GPT-2, Llama 3 or a
- * similar one encodes any bytes. qkv_tokenizer_encode_sequence applies the file's truncation; its padding has no
- * effect. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
+/* Reads a file of one of three kinds, which its first bytes tell apart.
+ *
+ * - A tokenizer.json is read as Hugging Face `tokenizers` does, with all of its normalizers, pre-tokenizers, models,
+ *   post-processors and decoders. An unknown part is QKV_FORMAT, with a sentence that names its key. When such a
+ *   tokenizer encodes, a byte that is not UTF-8 is read as U+FFFD; byte-level BPE with the pattern of GPT-2, Llama 3 or
+ *   a similar one encodes any bytes. qkv_tokenizer_encode_sequence applies the file's truncation; its padding has no
+ *   effect.
+ * - A model of SentencePiece (Unigram, byte-pair encoding, characters) gives the ids and texts of the package
+ *   sentencepiece.
+ * - Ranks of tiktoken give the ids of tiktoken, with the pattern and the special tokens of their family, which
+ *   config.json next to the file, the file's name or the number of ranks tells.
+ *
+ * The last two are saved as a tokenizer.json, whose standard parts other readers use, and which has keys for this
+ * library where these parts say less. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
 #ifdef QKV_EXPERIMENTAL
 /* Experimental: reads the tokenizer of a model's folder: tokenizer.json; else vocab.json with merges.txt (byte-level
- * BPE); else vocab.txt (WordPiece, one token a line). A folder without any of them is QKV_FILE. The roles of tokens
- * come from tokenizer_config.json and special_tokens_map.json, if they exist. If sentence_bert_config.json has
- * do_lower_case true, a normalizer Lowercase runs before the tokenizer's own normalizer. If `path` is a file, it is
- * read as a tokenizer.json. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
+ * BPE); else vocab.txt (WordPiece, one token a line); else a model of SentencePiece (tokenizer.model, spiece.model,
+ * sentencepiece.bpe.model) or ranks of tiktoken (tokenizer.model, tiktoken.model, qwen.tiktoken, cl100k_base.tiktoken,
+ * o200k_base.tiktoken), with the tokens that the family adds. A folder without any of them is QKV_FILE. The roles of
+ * tokens come from tokenizer_config.json and special_tokens_map.json, if they exist. If sentence_bert_config.json has
+ * do_lower_case true, a normalizer Lowercase runs before the tokenizer's own normalizer. If `path` is a file, it is read
+ * as qkv_tokenizer_load does. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_open(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
 #endif
 #ifdef QKV_EXPERIMENTAL

@@ -116,8 +116,8 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(FLAG, mask_each, false, "task",                                                                                  \
       "mlm, lines: each token of a line makes one example, in which that token is masked")                             \
     X(TEXT, tokenizer, NULL, "tokenizer",                                                                              \
-      "bytes, chars, chars+bytes, words, whitespace or bpe, also as KIND:SIZE, or a tokenizer.json (default: the "     \
-      "one of the preset, else chars)")                                                                                \
+      "bytes, chars, chars+bytes, words, whitespace or bpe, also as KIND:SIZE, or a tokenizer.json, .model or "        \
+      ".tiktoken (default: the one of the preset, else chars)")                                                        \
     X(TEXT, source_tokenizer, NULL, "tokenizer",                                                                       \
       "tokenizer of the sources of pairs; shared: one tokenizer, trained on both sides (default: as tokenizer)")       \
     X(TEXT, from, NULL, "trained model",                                                                               \

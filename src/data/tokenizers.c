@@ -74,7 +74,7 @@ static enum qkv_status tokenizers_load(struct qkv_context *ctx, const struct qkv
         return qkv_fail(
             ctx, QKV_ARGUMENT,
             "%s is \"%s\", which is neither bytes, chars, chars+bytes, words, whitespace, bpe, bpe:SIZE nor "
-            "a tokenizer.json that exists",
+            "a file of a tokenizer that exists (tokenizer.json, a .model of SentencePiece, a .tiktoken)",
             c->what, c->choice);
     status = qkv_tokenizer_load(ctx, c->choice, out);
     for (size_t i = 0; i < c->special_count && !status; i++) {
