@@ -71,6 +71,8 @@ struct subject {
     struct qkv_model *plan;
     struct qkv_costs costs;
     struct qkv_use_costs uses;
+    int tokens;            /* of the tokenizer */
+    const char *tokenizer; /* where it comes from; NULL: there is none */
     size_t own; /* bytes of a process with the tokenizer and without weights; the costs are added to it */
     size_t batch, context, prefix, continuations;
     const char *precision;
@@ -184,6 +186,8 @@ static int print_text(const struct subject *s, struct qkv_context *ctx) {
     printf("\n");
     cli_info_state(&s->run, s->name);
     const bool shares = s->spec.encoder.share || s->spec.decoder.share;
+    snprintf(training, sizeof training, "tokens, of %s", s->tokenizer ? s->tokenizer : "");
+    if (s->tokenizer) print_row("tokenizer", cli_grouped(number, (uint64_t)s->tokens), training);
     print_row("parameters", cli_grouped(number, s->costs.parameters),
               shares ? "tied and shared ones once" : "tied ones once");
     if (s->costs.active_parameters < s->costs.parameters)
@@ -289,6 +293,7 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
     qkv_json_begin(&out, '{');
     qkv_json_put_text(&out, "name", s->name);
     cli_info_put_state(&out, &s->run);
+    if (s->tokenizer) qkv_json_put_text(&out, "tokenizer", s->tokenizer);
     put_costs(&out, &s->costs);
     if (s->costs.pages) cli_info_put_caches(&out, s->plan, s->context);
     put_uses(&out, &s->uses);
@@ -353,6 +358,8 @@ static void info_own(struct qkv_context *ctx, const char *model, struct subject 
     if (model) qkv_folder_tokenizer(ctx, model, &tokenizer);
     if (model) info_source(ctx, model, &source);
     s->own = cli_memory_peak() + CLI_MEMORY_AT_WORK;
+    s->tokens = qkv_tokenizer_vocab(tokenizer);
+    s->tokenizer = tokenizer ? qkv_tokenizer_origin(tokenizer) : NULL;
     qkv_tokenizer_free(tokenizer);
     qkv_tokenizer_free(source);
 }

@@ -95,11 +95,14 @@ QKV_API enum qkv_status qkv_tokenizer_load(struct qkv_context *ctx, const char *
  * sentencepiece.bpe.model) or ranks of tiktoken (tokenizer.model, tiktoken.model, qwen.tiktoken, cl100k_base.tiktoken,
  * o200k_base.tiktoken), with the tokens that the family adds. A folder without any of them is QKV_FILE. The roles of
  * tokens come from tokenizer_config.json and special_tokens_map.json, if they exist. If sentence_bert_config.json has
- * do_lower_case true, a normalizer Lowercase runs before the tokenizer's own normalizer. If `path` is a file, it is read
- * as qkv_tokenizer_load does. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
+ * do_lower_case true, a normalizer Lowercase runs before the tokenizer's own normalizer. If `path` is a file, it is
+ * read as qkv_tokenizer_load does. Fails with QKV_MEMORY, QKV_FILE, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_tokenizer_open(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out);
 #endif
 #ifdef QKV_EXPERIMENTAL
+/* Experimental: what a tokenizer comes from: "a tokenizer.json", "a model of SentencePiece (Unigram)", "ranks of
+ * tiktoken"; also after it was saved. Owned by the library. Any thread. */
+QKV_API const char *qkv_tokenizer_origin(const struct qkv_tokenizer *t);
 /* Experimental: names the texts that other readers of the tokenizer.json read differently than the model of
  * SentencePiece that it was made of: "3 texts of its charsmap: …". *sentence is the caller's, freed with qkv_free;
  * NULL: there are none. Fails with QKV_MEMORY, QKV_FORMAT. */

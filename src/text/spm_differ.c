@@ -116,3 +116,11 @@ enum qkv_status qkv_tokenizer_differences(struct qkv_context *ctx, const struct 
         *sentence = out.data;
     return status;
 }
+
+const char *qkv_tokenizer_origin(const struct qkv_tokenizer *t) {
+    if (!t) return "";
+    if (t->chain->types)
+        return t->chain->model == CHAIN_UNIGRAM ? "a model of SentencePiece (Unigram)"
+                                                : "a model of SentencePiece (byte-pair encoding)";
+    return t->merges.levels ? "ranks of tiktoken" : "a tokenizer.json";
+}

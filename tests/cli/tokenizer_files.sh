@@ -39,6 +39,8 @@ for kind in unigram bpe_bytes; do
     try 0 "$QKV" tokenize "$kind" "the king sees"
     same "$(cat out)" "$(cat ids)" "$kind: the ids of the GGUF file"
     mv said said.$kind
+    try 0 "$QKV" info "$kind.hf"
+    has out '^  tokenizer +[0-9,]+ +tokens, of a model of SentencePiece'
 done
 has said.unigram '^qkv: unigram\.hf/tokenizer\.json: .* read these differently than the model of Sent.*U\+0041'
 hasnt said.bpe_bytes 'read these differently'
