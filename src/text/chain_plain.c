@@ -79,6 +79,7 @@ bool qkv_chain_is_plain(const struct chain_reader *r, const json_t *root) {
         !plain_written(root, "decoder", "decoders", c->decoders.count) || !plain_dense(r) ||
         !json_object_get(json_object_get(root, "model"), "type"))
         return false;
+    if (c->types) return false;
     if (c->normalizers.count > 1 || (c->normalizers.count && !plain_is(&c->normalizers, 0, "NFC"))) return false;
     for (size_t i = 0; i < c->added_count; i++)
         if (c->added[i].left || c->added[i].right || c->added[i].single_word || !plain_spells(r, c->added[i].id))

@@ -253,7 +253,7 @@ static enum qkv_status read_bpe(struct chain_reader *r, const json_t *model) {
     if (!status) status = vocab_keys(r);
     if (!status) status = vocab_unknown(r, model);
     if (!status && !json_is_array(merges)) status = qkv_json_refuse(r->ctx, r->name, "model.merges", merges, "a list");
-    c->has_unused = c->has_unused && c->fuse_unknown && !c->prefix_size && !c->suffix_size;
+    c->has_unused = c->has_unused && !c->bytes && c->fuse_unknown && !c->prefix_size && !c->suffix_size;
     for (size_t i = 0; i < 256 && c->fallback; i++) c->has_unused = c->has_unused && c->byte_ids[i] >= 0;
     c->splits_at_mark = !status && vocab_splits(r);
     struct qkv_buffer joined = {0};
