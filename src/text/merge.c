@@ -66,10 +66,6 @@ void qkv_merges_free(struct qkv_merges *merges) {
     *merges = (struct qkv_merges){0};
 }
 
-int32_t qkv_merges_find(const struct qkv_merges *merges, int32_t left, int32_t right) {
-    return find_slot(merges, left, right)->rank;
-}
-
 static int32_t rank_of(const struct qkv_merger *m, const struct qkv_merges *merges, int32_t left, int32_t right) {
     const struct qkv_merge_slot *slot = find_slot(merges, left, right);
     if (slot->rank < 0) return INT32_MAX;
@@ -77,32 +73,45 @@ static int32_t rank_of(const struct qkv_merger *m, const struct qkv_merges *merg
     return slot->rank;
 }
 
-/* Whether merge a comes before merge b, either of which may be INT32_MAX: none. */
-static inline bool rank_before(const int32_t *levels, int32_t a, int32_t b) {
-    if (!levels || a == INT32_MAX || b == INT32_MAX) return a < b;
-    return levels[a] < levels[b];
+/* The symbols of a short piece. Merge i joins symbols i and i + 1; its order is INT32_MAX if there is none. */
+struct merge_row {
+    const struct qkv_merger *merger;
+    const struct qkv_merges *merges;
+    int32_t orders[SHORT_PIECE], results[SHORT_PIECE];
+};
+
+static inline void merge_look(struct merge_row *row, const int32_t *levels, const int32_t *symbols, size_t i) {
+    const struct qkv_merge_slot *slot = find_slot(row->merges, symbols[i], symbols[i + 1]);
+    row->orders[i] = INT32_MAX;
+    if (slot->rank < 0) return;
+    row->orders[i] = levels ? levels[slot->rank] : slot->rank;
+    row->results[i] = slot->result;
+    if (row->merger->seen) row->merger->seen[slot->result] = slot->rank;
 }
 
-static inline size_t merge_short(const struct qkv_merger *m, const struct qkv_merges *merges, const int32_t *levels,
-                                 int32_t *symbols, uint32_t *sizes, size_t n) {
-    int32_t ranks[SHORT_PIECE]; /* of symbols i and i + 1 */
-    for (size_t i = 0; i + 1 < n; i++) ranks[i] = rank_of(m, merges, symbols[i], symbols[i + 1]);
+static inline size_t merge_short(struct merge_row *row, const int32_t *levels, int32_t *symbols, uint32_t *sizes,
+                                 size_t n) {
+    int32_t *orders = row->orders, *results = row->results;
+    for (size_t i = 0; i + 1 < n; i++) merge_look(row, levels, symbols, i);
     while (n > 1) {
         size_t best = 0;
         for (size_t i = 1; i + 1 < n; i++) {
-            if (rank_before(levels, ranks[i], ranks[best])) best = i;
+            if (orders[i] < orders[best]) best = i;
         }
-        if (ranks[best] == INT32_MAX) break;
-        symbols[best] = merges->list[ranks[best]].result;
+        if (orders[best] == INT32_MAX) break;
+        symbols[best] = results[best];
         memmove(symbols + best + 1, symbols + best + 2, (n - best - 2) * sizeof *symbols);
         if (sizes) {
             sizes[best] += sizes[best + 1];
             memmove(sizes + best + 1, sizes + best + 2, (n - best - 2) * sizeof *sizes);
         }
-        if (n - best > 2) memmove(ranks + best, ranks + best + 1, (n - best - 2) * sizeof *ranks);
+        if (n - best > 2) {
+            memmove(orders + best, orders + best + 1, (n - best - 2) * sizeof *orders);
+            memmove(results + best, results + best + 1, (n - best - 2) * sizeof *results);
+        }
         n--;
-        if (best > 0) ranks[best - 1] = rank_of(m, merges, symbols[best - 1], symbols[best]);
-        if (best + 1 < n) ranks[best] = rank_of(m, merges, symbols[best], symbols[best + 1]);
+        if (best > 0) merge_look(row, levels, symbols, best - 1);
+        if (best + 1 < n) merge_look(row, levels, symbols, best);
     }
     return n;
 }
@@ -175,8 +184,11 @@ enum qkv_status qkv_merge(struct qkv_context *ctx, struct qkv_merger *merger, co
                           int32_t *symbols, uint32_t *sizes, size_t *n) {
     if (merges->count == 0 || *n < 2) return QKV_OK;
     if (*n <= SHORT_PIECE) {
-        *n = merges->levels ? merge_short(merger, merges, merges->levels, symbols, sizes, *n)
-                            : merge_short(merger, merges, NULL, symbols, sizes, *n);
+        struct merge_row row;
+        row.merger = merger;
+        row.merges = merges;
+        *n = merges->levels ? merge_short(&row, merges->levels, symbols, sizes, *n)
+                            : merge_short(&row, NULL, symbols, sizes, *n);
         return QKV_OK;
     }
     enum qkv_status status = merge_reserve(ctx, merger, *n);

@@ -193,8 +193,6 @@ enum qkv_status qkv_merges_add(struct qkv_context *ctx, struct qkv_merges *merge
 /* Makes the hash table. *twice: the rank of a merge that repeats an earlier one, or −1; NULL: the last of equal merges
  * counts. */
 enum qkv_status qkv_merges_index(struct qkv_context *ctx, struct qkv_merges *merges, int32_t *twice);
-/* The merge of two symbols; −1: there is none. */
-int32_t qkv_merges_find(const struct qkv_merges *merges, int32_t left, int32_t right);
 void qkv_merges_free(struct qkv_merges *merges);
 
 struct qkv_merger { /* memory that is reused for merging. Start with {0}. */
