@@ -92,6 +92,7 @@ static int export_say_tokenizers(struct qkv_context *ctx, const struct arguments
     const struct qkv_tokenizer *both[] = {qkv_model_tokenizer(model), qkv_model_source_tokenizer(model)};
     for (size_t i = 0; i < 2 && export_to(a, "huggingface"); i++) {
         char *sentence = NULL;
+        if (i && both[1] == both[0]) break;
         if (both[i] && qkv_tokenizer_differences(ctx, both[i], &sentence)) return cli_broken(ctx);
         if (sentence)
             cli_say("%s/%s: its standard parts, which other readers use, read these differently than the model of "

@@ -44,6 +44,7 @@ for kind in unigram bpe_bytes; do
 done
 has said.unigram '^qkv: unigram\.hf/tokenizer\.json: .* read these differently than the model of Sent.*U\+0041'
 has said.bpe_bytes 'read these differently'
+same "$(grep -c differently said.unigram)" 1 "lines about one tokenizer"
 try 0 train ranks 6 --quiet --tokenizer "$golden/qwen.tiktoken"
 try 0 "$QKV" tokenize "$golden/qwen.tiktoken" "the king"
 cp out ids
