@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CACHE_TEXT 256 /* bytes of a text whose pieces are cached */
+
 /* Trims the span of the last id: it leaves out the white space at the beginning and the end of a text, that of the
  * token (trim_offsets of ByteLevel and RobertaProcessing). bytes: the text is not a key but its bytes. */
 static void encode_trim(struct chain_run *r, const char *text, size_t size, bool bytes) {
@@ -229,7 +231,8 @@ enum qkv_status qkv_chain_encode(struct qkv_context *ctx, const struct qkv_token
     r.mapped = spans || t->chain->needs_map;
     if (r.mapped && size > UINT32_MAX / 4)
         return qkv_fail(ctx, QKV_FORMAT, "encode: the text has %zu bytes; give it in parts of less than 1 GiB", size);
-    const bool cached = !(t->chain->types && t->chain->model == CHAIN_UNIGRAM); /* whose pieces depend on others */
+    /* Short texts repeat few pieces; pieces of Unigram of SentencePiece depend on those before. */
+    const bool cached = size >= CACHE_TEXT && !(t->chain->types && t->chain->model == CHAIN_UNIGRAM);
     enum qkv_status status = cached ? qkv_chain_cache_create(ctx, size, &r.cache) : QKV_OK;
     if (!status && !t->chain->plain && !t->chain->reads_bytes && qkv_utf8_valid(text, size) < size) {
         status = encode_repair(ctx, text, size, &repaired, spans ? &places : NULL);

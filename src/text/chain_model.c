@@ -322,7 +322,7 @@ static enum qkv_status model_run(struct chain_run *r, const char *s, size_t size
 }
 
 static enum qkv_status model_cached(struct chain_run *r, const char *s, size_t size) {
-    if (size > CACHED_PIECE || r->chain->model == CHAIN_WORDLEVEL) return model_run(r, s, size);
+    if (!r->cache || size > CACHED_PIECE || r->chain->model == CHAIN_WORDLEVEL) return model_run(r, s, size);
     const uint64_t hash = qkv_hash_bytes(s, size);
     struct cache_entry *e = &r->cache->at[(size_t)hash & r->cache->mask];
     const uint32_t high = (uint32_t)(hash >> 32);

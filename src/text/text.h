@@ -17,7 +17,8 @@
  * Files: bytes.c (byte alphabet), strings.c (hash table of byte strings), pattern.c (pieces), onig.c and onig_class.c
  * (Oniguruma's patterns for PCRE2), chain_*.c (the chain), template.c (special tokens around a sequence), merge.c
  * (merging a piece), bpe_train.c (learning merges), train_tokenizer.c (the rows of trained kinds, vocabularies from a
- * text), cut.c, tokenizer.c (tables, encoding, decoding), tokenizer_json.c (reading), tokenizer_save.c. */
+ * text), cut.c, tokenizer.c (tables, encoding, decoding), tokenizer_json.c, tokenizer_file.c
+ * (reading; spm.h and tiktoken.h have the files that are no tokenizer.json), tokenizer_save.c. */
 #ifndef QKV_TEXT_H
 #define QKV_TEXT_H
 
