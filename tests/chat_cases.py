@@ -133,6 +133,9 @@ a {# comment #} b {#- strip -#} c {# {{ n }} {% if %} #}d
 {{- n -}}  x   {{- n }} y {{ n -}} z {%- if yes %} a {%- endif -%} b {%+ if yes %} c{% endif +%} d
 {{ {'a': {'b': {'c': 1}}}.a.b.c }} {{ {'x': [1, {'y': 2}]}['x'][1].y }} {{ {"a}}b": 1} }}
 {{ messages|length }} {{ messages[1].content|e }} {{ messages[-1]['role'] }} {{ messages|map(attribute='role')|unique|join(',') }} {{ messages|selectattr('role', 'equalto', 'user')|list|length }} {{ (messages|last).content[::-1] }}
+{{ range(9)[1:7:2] }} {{ range(9)[::-2] }} {{ no|map('upper')|list }} {{ 0|select|list }} {{ [none, none]|sort }} {{ l|truncate(5) }}
+{{ n[1:] }}
+{{ d[1:] }}
 {{ messages[0].content.zzz.yyy }}
 {{ missing.attr }}
 {{ missing['key'] }}

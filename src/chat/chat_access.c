@@ -214,10 +214,9 @@ enum qkv_status qkv_chat_slice(struct chat_run *run, struct chat_value object, c
     int64_t bounds[3];
     if (object.kind == CHAT_UNDEFINED) return qkv_chat_fail_undefined(run, object);
     const bool text = object.kind == CHAT_TEXT;
-    if (!text && !qkv_chat_is_sequence(object)) { /* jinja2: no such item */
-        const struct chat_value name = qkv_chat_text("slice", 5);
-        return qkv_chat_undefined(run, object, name, out);
-    }
+    if (object.kind == CHAT_DICT) return qkv_chat_fail(run, "unhashable type: 'slice'");
+    if (!text && !qkv_chat_is_sequence(object))
+        return qkv_chat_fail(run, "'%s' object is not subscriptable", qkv_chat_type(object));
     const size_t count = text ? qkv_chat_characters(object.text, object.size) : object.list->count;
     enum qkv_status status = access_bounds(run, parts, (int64_t)count, bounds);
     if (status) return status;
@@ -229,6 +228,12 @@ enum qkv_status qkv_chat_slice(struct chat_run *run, struct chat_value object, c
     struct chat_list *list = qkv_chat_list(run, access_slice_count(bounds));
     if (!list) return QKV_MEMORY;
     for (size_t i = 0; i < list->count; i++) list->items[i] = object.list->items[bounds[0] + (int64_t)i * bounds[2]];
-    *out = (struct chat_value){.kind = object.kind == CHAT_RANGE ? CHAT_LIST : object.kind, .list = list};
+    *out = (struct chat_value){.kind = object.kind, .list = list};
+    if (object.kind == CHAT_RANGE) { /* of the sandbox: its numbers are small */
+        const struct chat_list *range = object.list;
+        list->start = range->start + bounds[0] * range->step;
+        list->stop = range->start + bounds[1] * range->step;
+        list->step = range->step * bounds[2];
+    }
     return QKV_OK;
 }

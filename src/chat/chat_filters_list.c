@@ -84,6 +84,13 @@ static const struct chat_keyword *filter_keyword(const struct chat_args *args, c
 
 static const struct chat_value missing = {.kind = CHAT_MISSING};
 
+/* The items of a value; a false value, of any kind, has none. */
+static enum qkv_status filter_items_of(struct chat_run *run, struct chat_value v, struct chat_value **items,
+                                       size_t *count) {
+    *count = 0;
+    return qkv_chat_truth(v) ? qkv_chat_iterate(run, v, items, count) : QKV_OK;
+}
+
 FILTER(filter_map) {
     struct chat_value *items, name = args->count ? args->items[0] : missing;
     struct chat_items list = {0};
@@ -95,7 +102,7 @@ FILTER(filter_map) {
     if (args->count && !row)
         return qkv_chat_fail(run, "No filter named '%.*s'.", name.kind == CHAT_TEXT ? (int)qkv_min(name.size, 100) : 0,
                              name.kind == CHAT_TEXT ? name.text : "");
-    enum qkv_status status = qkv_chat_iterate(run, self, &items, &count);
+    enum qkv_status status = filter_items_of(run, self, &items, &count);
     for (size_t i = 0; i < count && !status; i++) {
         struct chat_value made;
         struct chat_args rest = *args;
@@ -128,7 +135,7 @@ static enum qkv_status filter_select(struct chat_run *run, struct chat_value sel
                                  name.kind == CHAT_TEXT ? (int)qkv_min(name.size, 100) : 0,
                                  name.kind == CHAT_TEXT ? name.text : "");
     }
-    enum qkv_status status = qkv_chat_iterate(run, self, &items, &count);
+    enum qkv_status status = filter_items_of(run, self, &items, &count);
     for (size_t i = 0; i < count && !status; i++) {
         struct chat_value tested = items[i], result;
         struct chat_args rest = *args;

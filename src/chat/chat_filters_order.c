@@ -27,17 +27,16 @@ static enum qkv_status order_key(struct chat_run *run, struct chat_value item, s
     return status ? status : order_fold(run, exact, key);
 }
 
-/* The key of an item for several attributes with commas between them: a tuple. */
+/* The key of an item for attributes with commas between them: a tuple, so that equal keys need no order. */
 static enum qkv_status order_keys(struct chat_run *run, struct chat_value item, struct chat_value attribute, bool exact,
                                   struct chat_value *key) {
+    const size_t size = attribute.kind == CHAT_TEXT ? attribute.size : 0;
     struct chat_items list = {0};
     enum qkv_status status = QKV_OK;
-    if (attribute.kind != CHAT_TEXT || qkv_chat_search(attribute.text, attribute.size, ",", 1, 0) > attribute.size)
-        return order_key(run, item, attribute, missing, exact, key);
-    for (size_t at = 0; at <= attribute.size && !status;) {
-        const size_t end = qkv_min(qkv_chat_search(attribute.text, attribute.size, ",", 1, at), attribute.size);
-        struct chat_value part;
-        status = order_key(run, item, qkv_chat_text(attribute.text + at, end - at), missing, exact, &part);
+    for (size_t at = 0; at <= size && !status;) {
+        const size_t end = size ? qkv_min(qkv_chat_search(attribute.text, size, ",", 1, at), size) : 0;
+        struct chat_value part = size ? qkv_chat_text(attribute.text + at, end - at) : attribute;
+        status = order_key(run, item, part, missing, exact, &part);
         if (!status) status = qkv_chat_add(run, &list, part);
         at = end + 1;
     }

@@ -158,7 +158,8 @@ FILTER(filter_truncate) {
     struct chat_value text, end = qkv_chat_text("...", 3);
     int64_t length, leeway;
     const bool kill = args->p[1].kind != CHAT_MISSING && qkv_chat_truth(args->p[1]);
-    enum qkv_status status = qkv_chat_text_of(run, self, &text);
+    size_t count;
+    enum qkv_status status = qkv_chat_length(run, self, &count);
     if (!status) status = qkv_chat_int_of(run, args->p[0], 255, &length);
     if (!status && args->p[2].kind != CHAT_MISSING) status = qkv_chat_text_of(run, args->p[2], &end);
     if (args->p[3].kind == CHAT_NONE) args->p[3].kind = CHAT_MISSING;
@@ -168,9 +169,11 @@ FILTER(filter_truncate) {
     if (length < ends)
         return qkv_chat_fail(run, "expected length >= %lld, got %lld", (long long)ends, (long long)length);
     if (leeway < 0) return qkv_chat_fail(run, "expected leeway >= 0, got %lld", (long long)leeway);
-    *out = text;
-    const int64_t n = (int64_t)qkv_chat_characters(text.text, text.size);
+    const int64_t n = (int64_t)count;
+    *out = self;
     if (n <= length || n - length <= leeway) return QKV_OK;
+    status = qkv_chat_text_of(run, self, &text);
+    if (status) return status;
     size_t cut = qkv_chat_offset(text.text, text.size, (size_t)(length - ends));
     size_t space = cut;
     while (space && text.text[space - 1] != ' ') space--;
