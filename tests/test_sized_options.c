@@ -102,7 +102,7 @@ static enum qkv_status call_qkv_generate_several(void *options) {
 static enum qkv_status call_qkv_session_generate(void *options) {
     struct qkv_session *session;
     enum qkv_status status = qkv_session_create(model, NULL, &session);
-    if (!status) status = qkv_session_generate(session, 0, options, write_one, NULL, NULL);
+    if (!status) status = qkv_session_generate(session, 0, options, NULL, NULL, NULL);
     say(ctx);
     qkv_session_free(session);
     return status;
