@@ -73,7 +73,7 @@ struct subject {
     struct qkv_use_costs uses;
     int tokens;            /* of the tokenizer */
     const char *tokenizer; /* where it comes from; NULL: there is none */
-    size_t own; /* bytes of a process with the tokenizer and without weights; the costs are added to it */
+    size_t own;            /* bytes of a process with the tokenizer and without weights; the costs are added to it */
     size_t batch, context, prefix, continuations;
     const char *precision;
     int threads;
