@@ -1,6 +1,6 @@
 /* Models: from a piece to its tokens. As in huggingface/tokenizers, src/models: byte-pair encoding (Sennrich et al.
- * 2016), WordPiece (Schuster and Nakajima 2012), Unigram (chain_unigram.c) and whole words. A cache has the tokens of earlier
- * pieces. */
+ * 2016), WordPiece (Schuster and Nakajima 2012), Unigram (chain_unigram.c) and whole words. A cache has the tokens of
+ * earlier pieces. */
 #include "text/chain.h"
 
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static enum qkv_status bpe_room(struct chain_run *r, size_t size, struct bpe *b)
     return QKV_OK;
 }
 
-/* ---- tokens that merges make and that are not used (SentencePiece) ------------------------------------------------ */
+/* ---- tokens that merges make and that are not used (SentencePiece) ----------------------------------------------- */
 
 #define RECUT_DEPTH 100 /* a token so deep stays as it is, as in SentencePiece */
 

@@ -203,8 +203,8 @@ struct qkv_merger { /* memory that is reused for merging. Start with {0}. */
     size_t heap_count, heap_capacity;
     int32_t *seen; /* the last merge of each symbol that was possible, −1: none; NULL: not wanted */
 };
-/* Merges n symbols in place: first the merge of lowest rank (or level), of these the leftmost. *n: the symbols that are left.
- * `sizes` of the symbols are added up; NULL: not wanted. */
+/* Merges n symbols in place: first the merge of lowest rank (or level), of these the leftmost. *n: the symbols that are
+ * left. `sizes` of the symbols are added up; NULL: not wanted. */
 enum qkv_status qkv_merge(struct qkv_context *ctx, struct qkv_merger *merger, const struct qkv_merges *merges,
                           int32_t *symbols, uint32_t *sizes, size_t *n);
 void qkv_merger_free(struct qkv_merger *merger);
