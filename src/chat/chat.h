@@ -163,7 +163,7 @@ bool qkv_chat_truth(struct chat_value v);
 struct chat_limits {
     size_t steps, memory, output; /* operations; bytes of values; bytes of text */
 };
-enum { CHAT_DEPTH = 200 };        /* of expressions, blocks and macros inside each other, and of values */
+enum { CHAT_DEPTH = 300 };        /* of expressions, blocks and macros inside each other, and of values */
 enum { CHAT_RANGE_MAX = 100000 }; /* items of a range, as jinja2's sandbox has it */
 
 struct chat_keyword {
