@@ -131,10 +131,10 @@ static int chat_lines(struct cli_chat *chat, bool terminal, bool json) {
 }
 
 /* Answers the talk of each line of a file. */
-static int chat_talks(struct cli_chat *chat, const struct arguments *a) {
-    char *data = NULL, *next, *line;
-    size_t size = 0, number = 0;
-    int code = cli_read_all(a->input, CLI_LINES_MAX, &data, &size);
+static int chat_talks(struct cli_chat *chat, const struct arguments *a, char *data, size_t size) {
+    char *next, *line;
+    size_t number = 0;
+    int code = CLI_DONE;
     for (line = data; code == CLI_DONE && line && line < data + size; line = next) {
         char name[64], *end = memchr(line, '\n', (size_t)(data + size - line));
         next = end ? end + 1 : data + size;
@@ -146,7 +146,6 @@ static int chat_talks(struct cli_chat *chat, const struct arguments *a) {
         if (code == CLI_DONE) code = chat_answer(chat, a->json);
         if (code == CLI_FAILED) cli_say("%s of %s was not answered", name, a->input);
     }
-    free(data);
     return code;
 }
 
@@ -194,18 +193,23 @@ static int chat_begin(struct cli_chat *chat, const struct arguments *a, bool ter
 static int chat_run(const void *values, const char *const *words, size_t count) {
     struct arguments a = *(const struct arguments *)values;
     struct cli_chat chat = {0};
+    char *talks = NULL; /* of --input */
+    size_t size = 0;
     const bool terminal = !a.input && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     if (!count) return cli_usage("chat: name a model: %s chat MODEL", cli_program);
     setlocale(LC_CTYPE, "");
-    int code = cli_open(&a.common, &chat.ctx);
+    int code = cli_talk_begin(&a.set, &chat.style);
+    if (code == CLI_DONE && a.input) code = cli_read_all(a.input, CLI_LINES_MAX, &talks, &size);
+    if (code == CLI_DONE) code = cli_open(&a.common, &chat.ctx);
     if (code == CLI_DONE) code = chat_load(&a, chat.ctx, words[0], &chat.model);
-    if (code == CLI_DONE) code = cli_talk_open(chat.ctx, words[0], a.template, &a.set, &chat.style);
+    if (code == CLI_DONE) code = cli_talk_open(chat.ctx, words[0], a.template, &chat.style);
     if (code == CLI_DONE) code = chat_begin(&chat, &a, terminal);
     if (code == CLI_DONE && terminal)
         printf("%s, a context of %zu tokens; /help lists commands, Ctrl-D ends\n", words[0],
                qkv_session_capacity(chat.session));
-    if (code == CLI_DONE) code = a.input ? chat_talks(&chat, &a) : chat_lines(&chat, terminal, a.json);
+    if (code == CLI_DONE) code = a.input ? chat_talks(&chat, &a, talks, size) : chat_lines(&chat, terminal, a.json);
     cli_chat_close(&chat);
+    free(talks);
     qkv_model_free(chat.model);
     qkv_context_free(chat.ctx);
     return code;
@@ -234,10 +238,10 @@ const struct cli_command *cli_chat(void) {
             "With --json each answer is a line {\"message\": {\"role\", \"content\", for thoughts "
             "\"reasoning_content\"}, \"ended_by\": end, stop, length, full or interrupted, \"prompt_tokens\", "
             "\"cached_tokens\", \"tokens\", \"seed\"}. Answer I has the seed plus I - 1.",
-        .examples = "qkv chat llama-3.2-1b-instruct-q4_k_m.gguf\n"
-                    "qkv chat folder/ --system \"You are brief.\" --temp 0\n"
-                    "echo \"What is the capital of France?\" | qkv chat folder/\n"
-                    "qkv chat folder/ --input talks.jsonl --json",
+        .examples = "qkv chat instruct.gguf\n"
+                    "qkv chat run/ --system \"You are brief.\" --temp 0\n"
+                    "echo \"What is the capital of France?\" | qkv chat instruct.gguf\n"
+                    "qkv chat instruct.gguf --input talks.jsonl --json",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
         .rules = rules,

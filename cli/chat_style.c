@@ -22,14 +22,23 @@ static int template_plain(struct qkv_context *ctx, struct cli_talk_style *style)
     return status ? cli_broken(ctx) : CLI_DONE;
 }
 
-int cli_talk_open(struct qkv_context *ctx, const char *path, const char *file, const struct cli_texts *set,
-                  struct cli_talk_style *style) {
+int cli_talk_begin(const struct cli_texts *set, struct cli_talk_style *style) {
+    int code = CLI_DONE;
     *style = (struct cli_talk_style){.options = qkv_chat_template_defaults()};
     style->options.add_generation_prompt = true;
-    const enum qkv_status status = qkv_chat_template_open(ctx, path, file, &style->template);
-    int code = status == QKV_FILE && !file ? template_plain(ctx, style) : status ? cli_broken(ctx) : CLI_DONE;
     for (size_t i = 0; i < set->count && code == CLI_DONE; i++) code = cli_talk_set(style, set->items[i]);
     return code;
+}
+
+int cli_talk_open(struct qkv_context *ctx, const char *path, const char *file, struct cli_talk_style *style) {
+    const char *name, *source;
+    size_t size;
+    const enum qkv_status status = qkv_chat_template_open(ctx, path, file, &style->template);
+    if (status == QKV_FILE && !file) return template_plain(ctx, style);
+    if (status) return cli_broken(ctx);
+    if (file && qkv_chat_template_at(style->template, 0, &name, &source, &size) && !size)
+        return cli_failed("%s is empty, but a template writes the text of a talk", file);
+    return CLI_DONE;
 }
 
 void cli_talk_close(struct cli_talk_style *style) {

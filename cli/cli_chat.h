@@ -16,10 +16,11 @@ struct cli_talk_style {
     char *variables; /* of options.variables; NULL: none */
     bool plain;      /* neither the model nor the command line has a template */
 };
-/* Opens the template of --template, else that of the model `path`, else the plain one, with a message; `set` has
- * variables KEY=VALUE. Returns CLI_DONE, or the exit code after a message; close the style in both cases. */
-int cli_talk_open(struct qkv_context *ctx, const char *path, const char *file, const struct cli_texts *set,
-                  struct cli_talk_style *style);
+/* Begins a style with the variables KEY=VALUE of a command line. cli_talk_open opens the template of the file, else
+ * that of the model `path`, else the plain one, with a message. Both return CLI_DONE, or the exit code after a message;
+ * close the style in all cases. */
+int cli_talk_begin(const struct cli_texts *set, struct cli_talk_style *style);
+int cli_talk_open(struct qkv_context *ctx, const char *path, const char *file, struct cli_talk_style *style);
 void cli_talk_close(struct cli_talk_style *style);
 /* Sets a variable of the template, "KEY=VALUE": a VALUE that is JSON is that value, else it is a text. */
 int cli_talk_set(struct cli_talk_style *style, const char *pair);

@@ -249,7 +249,8 @@ static int prompt_render(const struct arguments *a, struct qkv_model *model, con
     struct qkv_context *ctx = qkv_model_context(model);
     struct qkv_rendered text = {0};
     if (!qkv_model_tokenizer(model)) return cli_failed("%s has no tokenizer, so it reads and writes no text", path);
-    int code = cli_talk_open(ctx, path, NULL, &(struct cli_texts){0}, style);
+    int code = cli_talk_begin(&(struct cli_texts){0}, style);
+    if (!code) code = cli_talk_open(ctx, path, NULL, style);
     if (code) return code;
     json_t *messages = json_array();
     if (a->system) json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", a->system));
@@ -393,7 +394,7 @@ const struct cli_command *cli_generate(void) {
             "A prompt that --long cuts is not written before its continuation. A prompt that --long skips has no "
             "continuation.",
         .examples = "qkv generate run/ --prompt \"ROMEO:\" -n 200 --temp 0.8 --top-k 40\n"
-                    "qkv generate model.gguf --chat \"Write a haiku about rain.\" --system \"You are brief.\"\n"
+                    "qkv generate instruct.gguf --chat \"Write a haiku about rain.\" --system \"You are brief.\"\n"
                     "qkv generate run/ --prompt-file letter.txt --stop \"\\n\\n\" --seed 7 -q\n"
                     "echo \"Once upon a time\" | qkv generate run/ --samples 3\n"
                     "qkv tokenize run/ \"ROMEO:\" | qkv generate run/ --ids -q | qkv tokenize run/ --ids",

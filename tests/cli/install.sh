@@ -82,7 +82,7 @@ done
 if [ "${SANITIZE:-0}" = 0 ]; then
     strip -o stripped "$libraries/libqkv.so"
     checks=$((checks + 1))
-    [ "$(stat -c %s stripped)" -lt 5500000 ] || fail "the stripped library has $(stat -c %s stripped) bytes"
+    [ "$(stat -c %s stripped)" -lt 5000000 ] || fail "the stripped library has $(stat -c %s stripped) bytes"
 fi
 
 # ---- examples ----

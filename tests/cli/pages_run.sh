@@ -168,6 +168,7 @@ mkdir ../home/models && cp -r "$published/sentences" ../home/models/all-MiniLM-L
 cp -r "$published/gpt2" gpt2
 cp "$SOURCE/tests/golden/gguf/gpt2_11_005_usual.gguf" model.gguf
 try 0 "$QKV" quantize run --to q8_0 --out small.gguf
+cp small.gguf instruct.gguf
 cp gpt2/case.safetensors case.safetensors
 cp gpt2/case.safetensors llama.safetensors
 printf '%s' {a..z} {A..Z} {0..9} ' ,.?!' >letters.txt

@@ -41,7 +41,7 @@ refuse 2 'name a model' "$QKV" template --messages talk.json
 refuse 2 '--ids .*tokenizer of a model' "$QKV" template --template chat.jinja --messages talk.json --ids
 refuse 2 '--name .*one template' "$QKV" template --template chat.jinja --name rag --messages talk.json
 refuse 2 'write KEY=VALUE' "$QKV" template --template chat.jinja --set thinking --messages talk.json
-refuse 1 'the object of variables is not valid JSON' "$QKV" template --template chat.jinja --set 'thinking=[1' \
+refuse 2 'begins as JSON does, but it is no JSON' "$QKV" template --template chat.jinja --set 'thinking=[1' \
     --messages talk.json
 refuse 1 'missing\.json' "$QKV" template --template chat.jinja --messages missing.json
 refuse 1 'missing\.jinja' "$QKV" template --template missing.jinja --messages talk.json
