@@ -85,8 +85,11 @@ static int chat_print_json(const struct cli_chat *chat) {
 static int chat_answer(struct cli_chat *chat, bool json) {
     cli_stopping = 0;
     cli_catch_signals();
+    cli_cancels(chat->ctx);
     signal(SIGPIPE, SIG_DFL);
     int code = cli_chat_answer(chat);
+    cli_cancels(NULL);
+    qkv_context_cancel(chat->ctx, false);
     const bool answered = code == CLI_DONE || code == CLI_INTERRUPTED;
     if (answered && json && chat_print_json(chat)) code = CLI_FAILED;
     if (answered && !json) putchar('\n');

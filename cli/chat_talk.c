@@ -165,8 +165,11 @@ static int talk_generate(struct cli_chat *chat, const int32_t *ids, size_t count
         qkv_session_generate(chat->session, same, &o, cli_answer_text, &chat->answer, &chat->report);
     const bool kept = cli_answer_end(&chat->answer);
     chat->talk_tokens = count;
-    chat->kept = count - chat->report.prompt_tokens;
-    if (status && status != QKV_STOPPED) return cli_broken(chat->ctx);
+    chat->kept = chat->report.prompt_tokens ? count - chat->report.prompt_tokens : qkv_session_length(chat->session);
+    if (status && status != QKV_STOPPED) {
+        chat->held_count = same; /* the session may have any ids past them */
+        return cli_broken(chat->ctx);
+    }
     if (!kept && !ferror(stdout)) return cli_failed("out of memory");
     if (!chat->ended) chat->ended = cli_stopping ? "interrupted" : chat->report.tokens == o.tokens ? "length" : "full";
     return talk_add_answer(chat);

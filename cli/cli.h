@@ -477,6 +477,8 @@ bool cli_task_progress(void *user, const char *what, double done, double total);
  * SIGUSR1, SIGUSR2 and SIGXCPU, which batch systems send before they end a job, set it however often they come. */
 extern volatile sig_atomic_t cli_stopping;
 void cli_catch_signals(void);
+/* From here on, these signals also cancel the work of a context; NULL: no longer. */
+void cli_cancels(struct qkv_context *ctx);
 /* Gives these signals their usual effects again, where a person is asked for a line. */
 void cli_release_signals(void);
 

@@ -25,8 +25,16 @@ int cli_width(int descriptor) {
 
 volatile sig_atomic_t cli_stopping;
 
+static struct qkv_context *volatile progress_context; /* whose work a signal cancels */
+
 static void progress_stop(int signal) {
+    struct qkv_context *ctx = progress_context;
     cli_stopping = signal;
+    if (ctx) qkv_context_cancel(ctx, true);
+}
+
+void cli_cancels(struct qkv_context *ctx) {
+    progress_context = ctx;
 }
 
 static const struct {

@@ -190,9 +190,9 @@ QKV_API enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt
  * all ids of the text. Positions past them are removed, the other ids are read, and tokens are made as qkv_generate
  * makes them, until the session is full: then they end with report->stopped false. Afterwards the session holds the ids
  * and all tokens that were made but the newest; an end token is not read. report->prompt_tokens is the number of ids
- * that were read, at least 1. options->context and long_prompt have no effect: ids that do not fit into the session are
- * QKV_ARGUMENT. A call that fails leaves the ids that it had read. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT,
- * QKV_SHAPE, QKV_FULL, QKV_NUMBER, QKV_STOPPED. */
+ * that were read, 0 if that failed. options->context and long_prompt have no effect: ids that do not fit into the
+ * session are QKV_ARGUMENT. A call that fails leaves the ids that it had read. Fails with QKV_ARGUMENT, QKV_MEMORY,
+ * QKV_FORMAT, QKV_SHAPE, QKV_FULL, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_session_generate(struct qkv_session *session, size_t kept,
                                              const struct qkv_generate_options *options, qkv_write_text *write,
                                              void *user, struct qkv_generate_report *report);

@@ -87,6 +87,7 @@ static enum qkv_status generate_in(struct generation *g, size_t kept, double sta
     enum qkv_status status = reserve_ids(g, qkv_min(g->options->tokens, (size_t)RESERVED_IDS));
     if (!status) status = qkv_text_stream_reserve(&g->stream);
     if (!status) status = qkv_session_append(g->session, g->prompt.ids + kept, g->prompt.count - kept);
+    if (status) g->report.prompt_tokens = 0;
     const double middle = qkv_clock();
     if (!status) status = make_tokens(g);
     g->report.prompt_seconds = middle - start;
