@@ -38,13 +38,7 @@ enum { ANSWER_BEGINS, ANSWER_THINKS, ANSWER_TURNS, ANSWER_SAYS };
 /* ---- showing ----------------------------------------------------------------------------------------------------- */
 
 static void answer_put(struct cli_answer *a, const char *text, size_t size) {
-    for (size_t i = 0; a->file && i < size; i++) {
-        const unsigned char c = (unsigned char)text[i];
-        if (a->terminal && (c < 32 || c == 127) && c != '\n' && c != '\t')
-            fputs(cli_locale_utf8() ? "\xEF\xBF\xBD" : "?", a->file);
-        else
-            putc(c, a->file);
-    }
+    if (a->file) cli_put_text(a->file, a->terminal, text, size);
 }
 
 /* Thoughts are dim where that is possible; elsewhere their marks tell them apart. */

@@ -389,6 +389,9 @@ int cli_json_end(struct qkv_json *json);
 void cli_print_wrapped(const char *text, int at, int indent);
 /* Prints at most `max` characters of a name on stdout; control characters become "?". Returns how many were printed. */
 size_t cli_print_name(const char *name, size_t max);
+/* Writes text of a model. Control characters would act on a terminal: there they become U+FFFD, but line ends and
+ * tabs. */
+void cli_put_text(FILE *file, bool terminal, const char *text, size_t size);
 void cli_print_quoted(const char *text,
                       size_t size); /* Prints a JSON string on stdout; bytes that are no UTF-8 become U+FFFD. */
 

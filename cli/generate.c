@@ -88,13 +88,7 @@ struct output {
 
 static bool generate_show(void *user, const char *text, size_t size) {
     struct output *output = user;
-    for (size_t i = 0; i < size; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (output->terminal && (c < 32 || c == 127) && c != '\n' && c != '\t')
-            fputs(cli_locale_utf8() ? "\xEF\xBF\xBD" : "?", stdout);
-        else
-            putchar(c);
-    }
+    cli_put_text(stdout, output->terminal, text, size);
     output->broken = fflush(stdout) != 0 || ferror(stdout);
     return !output->broken && !cli_stopping;
 }

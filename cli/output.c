@@ -182,6 +182,16 @@ size_t cli_print_name(const char *name, size_t max) {
     return n;
 }
 
+void cli_put_text(FILE *file, bool terminal, const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        const unsigned char c = (unsigned char)text[i];
+        if (terminal && (c < 32 || c == 127) && c != '\n' && c != '\t')
+            fputs(cli_locale_utf8() ? "\xEF\xBF\xBD" : "?", file);
+        else
+            putc(c, file);
+    }
+}
+
 void cli_say_emulated(const struct qkv_context *ctx, const char *run) {
     if (qkv_context_native_bf16(ctx)) return;
     if (run)

@@ -133,13 +133,8 @@ static bool write_json(struct writer *w, size_t line, size_t rank, const char *t
 /* Writes a text as one line: line ends become spaces. */
 static void write_text(const struct writer *w, const char *text, size_t size) {
     for (size_t i = 0; i < size; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c == '\n' || c == '\r' || c == 0)
-            putc(' ', w->file);
-        else if (w->terminal && (c < 32 || c == 127) && c != '\t')
-            fputs(cli_locale_utf8() ? "\xEF\xBF\xBD" : "?", w->file);
-        else
-            putc(c, w->file);
+        const bool ends = text[i] == '\n' || text[i] == '\r' || text[i] == 0;
+        cli_put_text(w->file, w->terminal, ends ? " " : text + i, 1);
     }
     putc('\n', w->file);
 }
