@@ -4,7 +4,7 @@
 #include "cli.h"
 
 struct arguments {
-    const char *to, *out, *imatrix, *family;
+    const char *to, *out, *imatrix, *calibrate, *family;
     struct cli_texts keep;
     bool force, json, quiet;
     struct cli_common common;
@@ -22,6 +22,9 @@ static const struct cli_option options[] = {
              "repeated, the last one that matches counts; qkv info shows the names"},
     {CLI_READ, 0, "imatrix", "FILE", offsetof(struct arguments, imatrix),
      .help = "importance of columns, a file of llama.cpp in either of its formats"},
+    {CLI_READ, 0, "calibrate", "FILE", offsetof(struct arguments, calibrate),
+     .help = "importance of columns, measured on a file that is like what the model is for: a text for a decoder, lines "
+             "for an encoder, pairs (a source, a tab and a target) for an encoder-decoder"},
     {CLI_TEXT, 0, "family", "TYPE", offsetof(struct arguments, family),
      .help = "model_type whose architecture the file gets, such as llama, or qkv",
      .before = "the family that the model came from, else the first that can express it"},
@@ -31,6 +34,12 @@ static const struct cli_option options[] = {
     CLI_COMMON(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
     CLI_IGNORE_DIGEST(struct arguments),
+};
+
+CLI_CONDITION(is_calibrated, struct arguments, a->calibrate)
+
+static const struct cli_rule rules[] = {
+    {"imatrix", is_calibrated, "--calibrate measures the importance that it reads from a file"},
 };
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
@@ -81,10 +90,25 @@ int cli_gguf_write(const struct cli_gguf *g, struct qkv_model *model) {
 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
+/* Checks that the model, and what measures it, fit into the memory, and fills it. */
+static int quantize_open(struct qkv_context *ctx, const char *path, const char *calibrate, struct qkv_model **model) {
+    struct qkv_use_options use = {.size = sizeof use, .use = QKV_USE_EXPORT};
+    struct qkv_opening *opening = NULL;
+    enum qkv_status status = qkv_model_open(ctx, path, NULL, &opening);
+    if (!status) status = qkv_opening_check_use(opening, &use);
+    if (!status && calibrate) {
+        cli_calibrate_use(qkv_model_spec(qkv_opening_plan(opening)), calibrate, &use);
+        status = qkv_opening_check_use(opening, &use);
+    }
+    if (!status) status = qkv_model_fill(opening, model);
+    qkv_opening_free(opening);
+    return status ? cli_broken(ctx) : CLI_DONE;
+}
+
 static int quantize_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
-    struct qkv_opening *opening = NULL;
+    struct qkv_importance *importance = NULL;
     struct qkv_model *model = NULL;
     struct qkv_gguf_options file = qkv_gguf_defaults();
     if (count != 1)
@@ -96,17 +120,17 @@ static int quantize_run(const void *values, const char *const *words, size_t cou
     file.family = a->family;
     file.keep = a->keep.items;
     file.keep_count = a->keep.count;
-    file.imatrix = a->imatrix;
+    file.imatrix = a->imatrix ? a->imatrix : a->calibrate; /* the check is that of either */
     int code = cli_open(&a->common, &ctx);
     if (!code && qkv_gguf_options_check(ctx, &file)) code = cli_misused(ctx);
-    const struct qkv_use_options use = {.size = sizeof use, .use = QKV_USE_EXPORT};
-    if (!code && (qkv_model_open(ctx, words[0], NULL, &opening) || qkv_opening_check_use(opening, &use) ||
-                  qkv_model_fill(opening, &model)))
-        code = cli_broken(ctx);
-    qkv_opening_free(opening);
+    file.imatrix = a->imatrix;
+    if (!code) code = quantize_open(ctx, words[0], a->calibrate, &model);
+    if (!code && a->calibrate) code = cli_calibrate(model, a->calibrate, a->quiet, &importance);
+    file.importance = importance;
     if (!code)
         code = cli_gguf_write(&(struct cli_gguf){.options = &file, .out = a->out, .quiet = a->quiet, .json = a->json},
                               model);
+    qkv_importance_free(importance);
     qkv_model_free(model);
     qkv_context_free(ctx);
     return code;
@@ -117,7 +141,7 @@ const struct cli_command *cli_quantize(void) {
         .name = "quantize",
         .words = CLI_WORD_MODEL,
         .summary = "write a model as a GGUF file with its matrices in few bits",
-        .usage = "MODEL --to Q4_K_M --out FILE.gguf [--keep PATTERN=TYPE] [--imatrix FILE] [--force]",
+        .usage = "MODEL --to Q4_K_M --out FILE.gguf [--keep PATTERN=TYPE] [--imatrix FILE | --calibrate FILE] [--force]",
         .description =
             "Writes a GGUF file, which qkv and llama.cpp open, of a run, a model folder, a Hugging Face folder or "
             "another GGUF file. A mix has the types that llama.cpp chooses for that name: the matrices that results "
@@ -125,15 +149,19 @@ const struct cli_command *cli_quantize(void) {
             "export --to gguf --dtype q4_K writes one type in all matrices. Vectors, small tables and the matrices "
             "that choose experts stay f32. If a row of a matrix is not a whole number of blocks of its type, the "
             "matrix gets a smaller type, or f16, and a line says so.\n\n"
-            "Numbers are rounded once, from the model that is read: a model that is in few bits already loses more. An "
-            "importance file (--imatrix) says which columns of a matrix have large inputs; their numbers are rounded "
-            "with smaller errors.\n\n"
+            "Numbers are rounded once, from the model that is read: a model that is in few bits already loses more. The "
+            "importance of columns says which columns of a matrix have large inputs; their numbers are rounded with "
+            "smaller errors. It is read from a file (--imatrix), or measured while the model reads a text "
+            "(--calibrate).\n\n"
             "The file is written row by row, and replaces an older one, with --force, only when it is complete. Ctrl-C "
             "leaves nothing behind.",
         .examples = "qkv quantize run/ --to Q8_0 --out run-q8.gguf\n"
-                    "qkv quantize llama/ --to Q4_K_M --keep '*ffn.down*=q8_0' --out llama-q4.gguf",
+                    "qkv quantize llama/ --to Q4_K_M --keep '*ffn.down*=q8_0' --out llama-q4.gguf\n"
+                    "qkv quantize run/ --to Q4_K_M --calibrate book.txt --out run-q4.gguf",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
         .defaults = &defaults,
         .size = sizeof defaults,
         .arguments = 1,

@@ -40,6 +40,7 @@ static struct {
     struct qkv_opening *opening;
     struct qkv_gguf_notes *gguf_notes;
     struct qkv_chat_template *chat_template;
+    struct qkv_importance *importance;
 } given;
 static enum qkv_status given_status;
 static _Alignas(64) char given_room[ROOMS][1 << 16]; /* zeros; one for each parameter */
@@ -143,6 +144,7 @@ static void make_objects(void) {
     spec.vocab = 0;
     assert_ok(given.context, qkv_trainer_create(given.context, &spec, &made_train_options, fixture_run("null_run"),
                                                 NULL, NULL, &given.trainer));
+    assert_ok(given.context, qkv_importance_create(given.model, &given.importance));
 }
 
 /* In the child: what is wrong with the call, in its exit code. */

@@ -79,6 +79,16 @@ QKV_API enum qkv_status qkv_model_export_published(struct qkv_model *model, cons
 /* Gives the name and a one-line description of the i-th mix of types for matrices, "Q4_K_M"; false past the last. A mix
  * has the types that llama.cpp chooses for that name: tensors that results depend on most get more bits. Any thread. */
 QKV_API bool qkv_mix_at(size_t i, const char **name, const char **help);
+
+/* Experimental: the importance of the columns of a model's matrices: the mean of the squares of what products multiply
+ * them with. */
+struct qkv_importance;
+/* From now on passes, sessions and evaluations of the model measure it, until it is freed. A context measures one model
+ * at a time; a second one and a planned model are QKV_ARGUMENT. The importance is freed before the model. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY. */
+QKV_API enum qkv_status qkv_importance_create(struct qkv_model *model, struct qkv_importance **importance);
+QKV_API void qkv_importance_free(struct qkv_importance *importance);
+
 struct qkv_gguf_options {
     size_t size; /* sizeof(struct qkv_gguf_options), set by qkv_gguf_defaults */
     /* The mix of the matrices (qkv_mix_at), or the type of all of them, "f16", "mxfp4"; upper and lower case are the
@@ -98,6 +108,8 @@ struct qkv_gguf_options {
     const char *imatrix;
     qkv_progress *progress; /* gets the bytes of data that are written; NULL: nobody */
     void *user;
+    /* The importance of columns, measured on this model, in place of a file; NULL: none. */
+    const struct qkv_importance *importance;
 };
 /* The format f32, no rules, no file of importance. */
 QKV_API void qkv_gguf_options_init(struct qkv_gguf_options *options, size_t size);

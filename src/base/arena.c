@@ -156,15 +156,17 @@ void qkv_arena_release(struct qkv_arena *arena, size_t mark) {
 }
 
 struct qkv_planning qkv_planning_begin(struct qkv_context *ctx) {
-    const struct qkv_planning had = {ctx->backend, ctx->profile};
+    const struct qkv_planning had = {ctx->backend, ctx->profile, ctx->inputs};
     ctx->backend = ctx->backend->plan;
     ctx->profile = NULL;
+    ctx->inputs = NULL;
     return had;
 }
 
 void qkv_planning_end(struct qkv_context *ctx, struct qkv_planning had) {
     ctx->backend = had.backend;
     ctx->profile = had.profile;
+    ctx->inputs = had.inputs;
 }
 
 enum qkv_status qkv_plan(struct qkv_context *ctx, struct qkv_arena *arena, const char *what, qkv_plan_body *plan,

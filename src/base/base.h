@@ -59,6 +59,7 @@ struct qkv_context {
     struct qkv_communicator ranks;     /* ranks 0: this process alone */
     double alive;                      /* clock of the latest qkv_rank_alive that told the other ranks */
     struct qkv_profile *profile;       /* where time is counted (base/profile.h); NULL: it is not */
+    struct qkv_inputs *inputs;         /* where inputs of products are added up (op/inputs.h); NULL: they are not */
     struct qkv_arena *workspace;       /* scratch of single calls (qkv_workspace); NULL before the first */
     /* The files that say how much memory there is; NULL: the system's own. */
     const struct qkv_memory_files *memory_files;
@@ -237,10 +238,12 @@ void *qkv_arena_take(struct qkv_arena *arena, size_t count, size_t size);
 void qkv_arena_discard(struct qkv_arena *arena, void *piece, size_t bytes);
 size_t qkv_arena_mark(const struct qkv_arena *arena);
 void qkv_arena_release(struct qkv_arena *arena, size_t mark);
-/* From begin to end the context has the backend that plans for its own, and no profile; begin returns what it had. */
+/* From begin to end the context has the backend that plans for its own, no profile and no inputs; begin returns what it
+ * had. */
 struct qkv_planning {
     const struct qkv_backend *backend;
     struct qkv_profile *profile;
+    struct qkv_inputs *inputs;
 };
 struct qkv_planning qkv_planning_begin(struct qkv_context *ctx);
 void qkv_planning_end(struct qkv_context *ctx, struct qkv_planning had);

@@ -243,8 +243,7 @@ static enum qkv_status export_write(struct qkv_gguf_export *e) {
 }
 
 static enum qkv_status export_run(struct qkv_gguf_export *e) {
-    enum qkv_status status = QKV_OK;
-    if (e->options->imatrix) status = qkv_imatrix_open(e->ctx, e->options->imatrix, &e->imatrix);
+    enum qkv_status status = qkv_importance_open(e);
     if (!status) status = export_family(e);
     if (!status) status = export_note_missing(e);
     if (!status) status = qkv_gguf_choose_types(e);
@@ -252,6 +251,7 @@ static enum qkv_status export_run(struct qkv_gguf_export *e) {
     if (!status) e->notes->architecture = export_architecture(e);
     qkv_gguf_writer_free(&e->writer);
     qkv_imatrix_free(e->imatrix);
+    for (size_t i = 0; i < e->arrays.count && e->tensors; i++) free(e->tensors[i].measured);
     free(e->tensors);
     export_drop_family(e);
     return status;

@@ -16,6 +16,17 @@ void qkv_imatrix_free(struct qkv_imatrix *matrix);
 enum qkv_status qkv_imatrix_find(const struct qkv_imatrix *matrix, const char *name, size_t columns, size_t slices,
                                  const float **out);
 
+struct qkv_gguf_export;
+/* The importance of columns, of a file or measured on the model (importance.c). given: whether there is any. idle: the
+ * failure where no matrix is in blocks. open: checks the options and reads the file; fails with QKV_ARGUMENT, or as
+ * qkv_imatrix_open. find: sets that of tensor i; fails with QKV_SHAPE, QKV_MEMORY. use: fails with QKV_ARGUMENT where it
+ * has no effect on any tensor; a note says if it has one on some of the matrices only. */
+bool qkv_importance_given(const struct qkv_gguf_options *options);
+enum qkv_status qkv_importance_idle(struct qkv_context *ctx, const struct qkv_gguf_options *options);
+enum qkv_status qkv_importance_open(struct qkv_gguf_export *e);
+enum qkv_status qkv_importance_find(struct qkv_gguf_export *e, size_t i, size_t columns);
+enum qkv_status qkv_importance_use(struct qkv_gguf_export *e);
+
 /* Sentences for the caller, and what the file is (gguf_notes.c). */
 struct qkv_gguf_notes {
     char **texts;
@@ -39,6 +50,7 @@ enum qkv_status qkv_gguf_names_end(struct qkv_context *ctx, struct qkv_gguf_name
 struct qkv_gguf_tensor {
     struct qkv_array array;
     const float *importance; /* of its columns, slice by slice; NULL: none */
+    float *measured;         /* the same, owned, if it was measured; NULL: it was not */
     size_t slices;           /* experts of a tensor that stacks them; else 1 */
 };
 /* The export of a model. */

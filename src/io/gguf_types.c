@@ -132,10 +132,10 @@ static bool choice_eighth_not_falcon(const struct choice *c) {
     return !c->falcon && choice_eighth(c);
 }
 static bool choice_eighth_blind(const struct choice *c) {
-    return choice_eighth(c) && !c->e->imatrix;
+    return choice_eighth(c) && !qkv_importance_given(c->e->options);
 }
 static bool choice_eighth_seen(const struct choice *c) {
-    return choice_eighth(c) && c->e->imatrix;
+    return choice_eighth(c) && qkv_importance_given(c->e->options);
 }
 static bool choice_8_experts(const struct choice *c) {
     return c->experts == 8;
@@ -425,8 +425,7 @@ static enum qkv_status choose_all(struct qkv_gguf_export *e, int mix, const stru
             if (wanted != type)
                 status =
                     qkv_gguf_names_add(e->ctx, unfit, "%s %s instead of %s", t->array.name, type->name, wanted->name);
-            if (!status && type->kind == QKV_CLASS_BLOCKS && e->imatrix)
-                status = qkv_imatrix_find(e->imatrix, t->array.name, c.columns, t->slices, &t->importance);
+            if (!status && type->kind == QKV_CLASS_BLOCKS) status = qkv_importance_find(e, i, c.columns);
         }
         again += tensor_is_rounded_again(e, i, type);
         t->array.dtype = qkv_type_number(type);
@@ -439,30 +438,12 @@ static enum qkv_status choose_all(struct qkv_gguf_export *e, int mix, const stru
     return status;
 }
 
-/* Fails where a file of importance has no effect; a note says if it has one on some of the matrices only. */
-static enum qkv_status imatrix_check(struct qkv_gguf_export *e) {
-    size_t found = 0, blocks = 0;
-    for (size_t i = 0; i < e->arrays.count; i++) {
-        found += e->tensors[i].importance != NULL;
-        blocks += qkv_types[e->tensors[i].array.dtype]->kind == QKV_CLASS_BLOCKS;
-    }
-    if (!e->imatrix) return QKV_OK;
-    if (!blocks)
-        return qkv_fail(e->ctx, QKV_ARGUMENT,
-                        "no matrix of the file is in blocks, so the importance of columns (%s) has no effect; choose a "
-                        "type of blocks, such as q4_K",
-                        e->options->imatrix);
-    if (found == blocks) return QKV_OK;
-    if (found) return qkv_gguf_note(e->ctx, e->notes, "importance for %zu of %zu matrices in blocks", found, blocks);
-    return qkv_fail(e->ctx, QKV_ARGUMENT,
-                    "%s has no tensor of this model; name a file that was made with a GGUF file of the same model",
-                    e->options->imatrix);
-}
-
 enum qkv_status qkv_gguf_check_types(struct qkv_context *ctx, const struct qkv_gguf_options *o) {
     const struct qkv_type *pure;
     int mix;
     enum qkv_status status = format_find(ctx, o, &mix, &pure);
+    if (!status && !o->keep_count && qkv_importance_given(o) && (pure ? pure : mixes[mix].base)->kind != QKV_CLASS_BLOCKS)
+        status = qkv_importance_idle(ctx, o);
     for (size_t k = 0; k < o->keep_count && !status; k++) {
         struct keep keep = {0};
         status = keep_read(ctx, o->keep[k], &keep);
@@ -482,7 +463,7 @@ enum qkv_status qkv_gguf_choose_types(struct qkv_gguf_export *e) {
     for (size_t k = 0; k < count && !status; k++) status = keep_read(e->ctx, e->options->keep[k], &keep[k]);
     if (!status) status = choose_all(e, mix, pure, keep, &unfit);
     if (!status) status = keep_check(e, keep, count);
-    if (!status) status = imatrix_check(e);
+    if (!status) status = qkv_importance_use(e);
     if (!status) status = unfit_tell(e, &unfit);
     if (!status) e->file_type = format_number(mix, pure);
     if (!status) e->notes->format = pure ? pure->name : mixes[mix].name;

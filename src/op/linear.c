@@ -5,6 +5,7 @@
  * The operand's product (kernel/product.h) says in which form x, W and dy are multiplied. A weight with `fp32` set (a
  * router's) has fp32 products and fp32 y, of x as it is stored. */
 #include "op/linear.h"
+#include "op/inputs.h"
 #include "op/weights.h"
 
 enum { COLUMNS_A_PIECE = 64 };
@@ -144,6 +145,7 @@ enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linea
                                          struct qkv_epilogue epilogue) {
     const struct qkv_product *product = qkv_operand_product(tape, weight);
     const size_t mark = qkv_arena_mark(tape->arena), in = weight->columns;
+    if (tape->ctx->inputs && qkv_tape_failed(tape, qkv_inputs_add(tape->ctx, weight, x, N))) return tape->status;
     x = qkv_tape_convert(tape, product, x, N * in);
     if (tape->status) return tape->status;
     const struct qkv_product_call call = {

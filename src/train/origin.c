@@ -215,6 +215,18 @@ static enum qkv_status origin_copy_parameter(struct qkv_trainer *t, size_t p) {
     return origin_check_numbers(t, to, weights, rows * width);
 }
 
+/* What the weights are, if they are not fp32, and what is better than to learn from weights of few bits. */
+static enum qkv_status origin_note_type(struct qkv_trainer *t) {
+    const struct qkv_weight *other = qkv_weights_stored(&t->origin->weights);
+    if (!other) return QKV_OK;
+    const struct qkv_type *type = qkv_types[other->array.dtype];
+    return qkv_trainer_add_note(
+        t, "weights of %s are %s; the run learns fp32 copies of them, and saves fp32%s", t->options.from, type->name,
+        type->kind == QKV_CLASS_BLOCKS ? "; begin with the model that it was quantised from, if you have that, and "
+                                         "quantise the run (qkv quantize): each rounding costs quality"
+                                       : "");
+}
+
 /* What a new head does was chosen for the user, who said no task, and whose model does something else. */
 static enum qkv_status origin_note_task(struct qkv_trainer *t) {
     const struct qkv_train_options *o = &t->options;
@@ -228,10 +240,7 @@ static enum qkv_status origin_note_task(struct qkv_trainer *t) {
 enum qkv_status qkv_origin_copy(struct qkv_trainer *t) {
     enum qkv_status status = qkv_model_check_file(t->origin);
     if (!status) status = origin_note_task(t);
-    const struct qkv_weight *other = qkv_weights_stored(&t->origin->weights);
-    if (!status && other)
-        status = qkv_trainer_add_note(t, "weights of %s are %s; the run learns fp32 copies of them, and saves fp32",
-                                      t->options.from, qkv_type_name(other->array.dtype));
+    if (!status) status = origin_note_type(t);
     for (size_t p = 0; p < qkv_model_parameters(t->model) && !status; p++) status = origin_copy_parameter(t, p);
     const bool unnamed = t->data.dataset->tasks == QKV_TASKS_CLASSES && !t->data.dataset->labels;
     if (!status && !t->options.new_head && unnamed && t->origin->label_count)
