@@ -498,9 +498,9 @@ struct cli_gguf {
     bool quiet, json;
 };
 int cli_gguf_write(const struct cli_gguf *gguf, struct qkv_model *model);
-/* The importance of the columns of a model's matrices, measured on a file (calibrate.c): windows of a text for a decoder,
- * lines for an encoder, pairs for an encoder-decoder. use: what measuring needs. The caller frees *importance before the
- * model. Returns CLI_DONE, or the exit code after a message. */
+/* The importance of the columns of a model's matrices, measured on a file (calibrate.c): windows of a text for a
+ * decoder, lines for an encoder, pairs for an encoder-decoder. use: what measuring needs. The caller frees *importance
+ * before the model. Returns CLI_DONE, or the exit code after a message. */
 void cli_calibrate_use(const struct qkv_spec *spec, const char *path, struct qkv_use_options *use);
 int cli_calibrate(struct qkv_model *model, const char *path, bool quiet, struct qkv_importance **importance);
 

@@ -23,8 +23,9 @@ static const struct cli_option options[] = {
     {CLI_READ, 0, "imatrix", "FILE", offsetof(struct arguments, imatrix),
      .help = "importance of columns, a file of llama.cpp in either of its formats"},
     {CLI_READ, 0, "calibrate", "FILE", offsetof(struct arguments, calibrate),
-     .help = "importance of columns, measured on a file that is like what the model is for: a text for a decoder, lines "
-             "for an encoder, pairs (a source, a tab and a target) for an encoder-decoder"},
+     .help =
+         "importance of columns, measured on a file that is like what the model is for: a text for a decoder, lines "
+         "for an encoder, pairs (a source, a tab and a target) for an encoder-decoder"},
     {CLI_TEXT, 0, "family", "TYPE", offsetof(struct arguments, family),
      .help = "model_type whose architecture the file gets, such as llama, or qkv",
      .before = "the family that the model came from, else the first that can express it"},
@@ -141,7 +142,8 @@ const struct cli_command *cli_quantize(void) {
         .name = "quantize",
         .words = CLI_WORD_MODEL,
         .summary = "write a model as a GGUF file with its matrices in few bits",
-        .usage = "MODEL --to Q4_K_M --out FILE.gguf [--keep PATTERN=TYPE] [--imatrix FILE | --calibrate FILE] [--force]",
+        .usage =
+            "MODEL --to Q4_K_M --out FILE.gguf [--keep PATTERN=TYPE] [--imatrix FILE | --calibrate FILE] [--force]",
         .description =
             "Writes a GGUF file, which qkv and llama.cpp open, of a run, a model folder, a Hugging Face folder or "
             "another GGUF file. A mix has the types that llama.cpp chooses for that name: the matrices that results "
@@ -149,7 +151,8 @@ const struct cli_command *cli_quantize(void) {
             "export --to gguf --dtype q4_K writes one type in all matrices. Vectors, small tables and the matrices "
             "that choose experts stay f32. If a row of a matrix is not a whole number of blocks of its type, the "
             "matrix gets a smaller type, or f16, and a line says so.\n\n"
-            "Numbers are rounded once, from the model that is read: a model that is in few bits already loses more. The "
+            "Numbers are rounded once, from the model that is read: a model that is in few bits already loses more. "
+            "The "
             "importance of columns says which columns of a matrix have large inputs; their numbers are rounded with "
             "smaller errors. It is read from a file (--imatrix), or measured while the model reads a text "
             "(--calibrate).\n\n"

@@ -100,7 +100,7 @@ static void each_row_of_an_expert_is_counted_once(void **state) {
 
 /* A file of importance in the older format, with what was measured under the names of llama.cpp. */
 static void write_measured(const struct qkv_context *ctx, const struct qkv_model *model, const char *path) {
-    static const char *const parts[][2] = {{"attn.q", "attn_q"},     {"attn.k", "attn_k"}, {"attn.v", "attn_v"},
+    static const char *const parts[][2] = {{"attn.q", "attn_q"},      {"attn.k", "attn_k"}, {"attn.v", "attn_v"},
                                            {"attn.o", "attn_output"}, {"ffn.up", "ffn_up"}, {"ffn.gate", "ffn_gate"},
                                            {"ffn.down", "ffn_down"}};
     struct gguf_bytes *b = calloc(1, sizeof *b);

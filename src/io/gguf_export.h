@@ -19,8 +19,8 @@ enum qkv_status qkv_imatrix_find(const struct qkv_imatrix *matrix, const char *n
 struct qkv_gguf_export;
 /* The importance of columns, of a file or measured on the model (importance.c). given: whether there is any. idle: the
  * failure where no matrix is in blocks. open: checks the options and reads the file; fails with QKV_ARGUMENT, or as
- * qkv_imatrix_open. find: sets that of tensor i; fails with QKV_SHAPE, QKV_MEMORY. use: fails with QKV_ARGUMENT where it
- * has no effect on any tensor; a note says if it has one on some of the matrices only. */
+ * qkv_imatrix_open. find: sets that of tensor i; fails with QKV_SHAPE, QKV_MEMORY. use: fails with QKV_ARGUMENT where
+ * it has no effect on any tensor; a note says if it has one on some of the matrices only. */
 bool qkv_importance_given(const struct qkv_gguf_options *options);
 enum qkv_status qkv_importance_idle(struct qkv_context *ctx, const struct qkv_gguf_options *options);
 enum qkv_status qkv_importance_open(struct qkv_gguf_export *e);

@@ -442,7 +442,8 @@ enum qkv_status qkv_gguf_check_types(struct qkv_context *ctx, const struct qkv_g
     const struct qkv_type *pure;
     int mix;
     enum qkv_status status = format_find(ctx, o, &mix, &pure);
-    if (!status && !o->keep_count && qkv_importance_given(o) && (pure ? pure : mixes[mix].base)->kind != QKV_CLASS_BLOCKS)
+    if (!status && !o->keep_count && qkv_importance_given(o) &&
+        (pure ? pure : mixes[mix].base)->kind != QKV_CLASS_BLOCKS)
         status = qkv_importance_idle(ctx, o);
     for (size_t k = 0; k < o->keep_count && !status; k++) {
         struct keep keep = {0};

@@ -60,8 +60,7 @@ enum qkv_status qkv_importance_open(struct qkv_gguf_export *e) {
         return qkv_fail(e->ctx, QKV_ARGUMENT,
                         "both a measured importance and a file of importance (%s) are given; choose one", o->imatrix);
     if (o->importance && o->importance->model != e->model)
-        return qkv_fail(e->ctx, QKV_ARGUMENT,
-                        "the importance was measured on another model; measure it on this one");
+        return qkv_fail(e->ctx, QKV_ARGUMENT, "the importance was measured on another model; measure it on this one");
     return o->imatrix ? qkv_imatrix_open(e->ctx, o->imatrix, &e->imatrix) : QKV_OK;
 }
 
@@ -80,8 +79,7 @@ static enum qkv_status importance_measured(struct qkv_gguf_export *e, size_t i, 
         const size_t slice = t->slices > 1 && w->expert > 0 ? (size_t)w->expert : 0;
         size_t count;
         if (!sums->squares || w->columns != columns || slice >= t->slices) continue;
-        if (!qkv_multiply(t->slices, columns, &count))
-            return qkv_fail_memory(e->ctx, 0, "the importance of columns");
+        if (!qkv_multiply(t->slices, columns, &count)) return qkv_fail_memory(e->ctx, 0, "the importance of columns");
         if (!t->measured) {
             t->importance = t->measured = qkv_allocate(e->ctx, count, sizeof *t->measured);
             if (!t->measured) return QKV_MEMORY;

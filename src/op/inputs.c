@@ -57,7 +57,8 @@ enum qkv_status qkv_inputs_add(struct qkv_context *ctx, const struct qkv_tensor 
     struct inputs_work work = {ctx, sums->squares, x.data, x.dtype, NULL, N, operand->columns};
     if (x.dtype != QKV_F32) {
         size_t floats;
-        if (!qkv_multiply(ROWS_A_PIECE, operand->columns, &floats)) return qkv_fail_memory(ctx, 0, "inputs of products");
+        if (!qkv_multiply(ROWS_A_PIECE, operand->columns, &floats))
+            return qkv_fail_memory(ctx, 0, "inputs of products");
         work.floats = qkv_allocate(ctx, floats, sizeof *work.floats);
         if (!work.floats) return QKV_MEMORY;
     }

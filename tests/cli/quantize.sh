@@ -33,7 +33,7 @@ has out 'parameters'
 # ---- fine-tuning one, of the architecture that only qkv reads too ----
 try 0 "$QKV" quantize run --to Q4_0 --family qkv -o own.gguf
 try 0 "$QKV" train --from own.gguf --data text.txt --steps 1 --batch 1 --out tuned
-has err 'weights of .*/own.gguf are q8_0; the run learns fp32 copies of them, and saves fp32; begin with the model that'
+has err 'weights of .*/own.gguf are q8_0; the run learns fp32 copies of them, and saves fp32; begin with the model '
 
 # ---- importance that is measured ----
 try 0 "$QKV" quantize run --to q4_0 --calibrate text.txt -o seen.gguf
@@ -43,8 +43,8 @@ try 0 "$QKV" quantize run --to q4_0 -o blind.gguf
 try 0 "$QKV" eval seen.gguf --data text.txt --against run
 refuse 2 '--imatrix has no effect: --calibrate measures' "$QKV" quantize run --to q4_0 --imatrix text.txt \
     --calibrate text.txt -o x.gguf
-refuse 2 'no matrix of the file is in blocks, so the importance of columns \(text.txt\) has no effect' "$QKV" quantize run \
-    --to f16 --calibrate text.txt -o x.gguf
+refuse 2 'no matrix of the file is in blocks, so the importance of columns \(text.txt\) has no effect' \
+    "$QKV" quantize run --to f16 --calibrate text.txt -o x.gguf
 refuse 1 'missing.txt' "$QKV" quantize run --to q4_0 --calibrate missing.txt -o x.gguf
 
 # ---- the output ----
