@@ -224,7 +224,7 @@ void cli_print_help(const struct cli_command *command);
 struct cli_common {
     int64_t threads;
     const char *isa, *precision, *cache;
-    bool ignore_memory, ignore_digest;
+    bool ignore_memory, ignore_digest, map;
 };
 /* Rows for the option table of a command whose struct `type` has `struct cli_common common`. In a help
  * text {} stands for the choices. */
@@ -255,8 +255,15 @@ struct cli_common {
 #define CLI_IGNORE_DIGEST(type)                                                                                        \
     CLI_COMMON_ROW(CLI_FLAG, type, ignore_digest, NULL,                                                                \
                    .help = "continue even if config.json or train.json has changed since the weights were saved")
+/* For commands that multiply with the weights of a model. */
+#define CLI_MAP(type)                                                                                                  \
+    CLI_COMMON_ROW(CLI_FLAG, type, map, NULL,                                                                          \
+                   .help = "read quantised weights where the file has them, without a packed copy: less memory, an "   \
+                           "earlier first token, slower, the same results",                                            \
+                   .before = "only where there is no memory for the copy")
 /* All of these, for commands that load a model and run it. */
-#define CLI_MODEL(type) CLI_COMMON(type), CLI_PRECISION(type), CLI_IGNORE_MEMORY(type), CLI_IGNORE_DIGEST(type)
+#define CLI_MODEL(type)                                                                                                \
+    CLI_COMMON(type), CLI_PRECISION(type), CLI_MAP(type), CLI_IGNORE_MEMORY(type), CLI_IGNORE_DIGEST(type)
 /* Ends of "--name has no effect: ..." that several commands use. */
 #define CLI_WHY_FOLDER "a folder has its own model; it is for --preset and --spec"
 #define CLI_WHY_FRESH  "a fresh model has no weights to check; it is for model folders"

@@ -194,7 +194,9 @@ static int print_text(const struct subject *s, struct qkv_context *ctx) {
         print_row("", cli_grouped(number, s->costs.active_parameters), "active: a token goes through these alone");
     print_row("weights", cli_bytes(number, s->costs.parameter_bytes), types_text(s->plan, remark, sizeof remark));
     if (s->costs.packed_bytes)
-        print_row("", cli_bytes(number, s->costs.packed_bytes), "more: their copy as products read it");
+        print_row("", cli_bytes(number, s->costs.packed_bytes),
+                  strncmp(remark, "in fp32", 7) ? "more: their copy as products read it; none with --map"
+                                                : "more: their copy as products read it");
     snprintf(remark, sizeof remark, "in %s: weights, gradients, moments, a step and an evaluation of %zu x %zu",
              s->precision, s->batch, s->context);
     print_row("memory to train", cli_bytes(number, s->costs.train_bytes + s->own), remark);

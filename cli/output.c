@@ -252,6 +252,12 @@ int cli_load_opened(const struct cli_common *common, struct qkv_context *ctx, co
     if (qkv_model_fill(opening, model)) return cli_broken(ctx);
     if (qkv_model_own_precision(*model) != QKV_FP32) cli_say_emulated(ctx, cli_asks_record(common) ? folder : NULL);
     if (qkv_model_warning(*model)) cli_say("warning: %s", qkv_model_warning(*model));
+    if (qkv_model_mapped(*model) && !common->map)
+        cli_say(
+            "there is no memory for a packed copy of the weights; they are read from %s at each use, which is slower",
+            folder);
+    if (!qkv_model_mapped(*model) && common->map)
+        cli_say("--map changes nothing for %s: products read no packed copy of its weights", folder);
     return CLI_DONE;
 }
 
@@ -259,6 +265,7 @@ enum qkv_status cli_open_with(const struct cli_common *common, struct qkv_contex
                               struct qkv_opening **opening) {
     struct qkv_model_open_options options = qkv_model_open_defaults();
     options.cache = common->cache;
+    options.map = common->map;
     return qkv_model_open(ctx, folder, &options, opening);
 }
 

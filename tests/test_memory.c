@@ -180,6 +180,45 @@ static void a_refused_run_starts_when_memory_is_ignored_or_enough(void **state) 
     }
 }
 
+/* Where the packed copy of quantised weights does not fit, products read the file; where nothing fits, it is refused. */
+static void short_memory_leaves_quantised_weights_in_the_file(void **state) {
+    (void)state;
+    struct qkv_memory_files files;
+    struct qkv_context *ctx = limited(&files, 3000 * MIB, false);
+    struct qkv_gguf_options format = qkv_gguf_defaults();
+    const char *path = test_path("few.gguf");
+    OWNED_SPEC struct qkv_spec spec = large_spec(ctx);
+    struct qkv_model *model;
+    struct qkv_opening *opening;
+    struct qkv_needs packed, mapped;
+    format.format = "q8_0";
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
+    assert_ok(ctx, qkv_model_export_gguf(model, &format, path, NULL));
+    qkv_model_free(model);
+    assert_ok(ctx, qkv_model_open(ctx, path, NULL, &opening));
+    assert_ok(ctx, qkv_opening_needs(opening, NULL, &packed));
+    assert_false(qkv_model_mapped(qkv_opening_plan(opening)));
+    qkv_opening_free(opening);
+    write_number("box/cgroup/memory.max", packed.model - 1);
+    assert_ok(ctx, qkv_model_open(ctx, path, NULL, &opening));
+    assert_true(qkv_model_mapped(qkv_opening_plan(opening)));
+    assert_ok(ctx, qkv_opening_needs(opening, NULL, &mapped));
+    assert_true(mapped.model + mapped.mapped / 2 < packed.model);
+    assert_ok(ctx, qkv_model_fill(opening, &model));
+    qkv_opening_free(opening);
+    qkv_model_free(model);
+    write_number("box/cgroup/memory.max", mapped.model - 1);
+    assert_ok(ctx, qkv_model_open(ctx, path, NULL, &opening));
+    assert_false(qkv_model_mapped(qkv_opening_plan(opening)));
+    assert_status(ctx, qkv_model_fill(opening, &model), QKV_MEMORY);
+    qkv_opening_free(opening);
+    ctx->ignore_memory = true;
+    assert_ok(ctx, qkv_model_open(ctx, path, NULL, &opening));
+    assert_false(qkv_model_mapped(qkv_opening_plan(opening)));
+    qkv_opening_free(opening);
+    qkv_context_free(ctx);
+}
+
 /* Lines: their shapes are known when they are read; what was begun is cleared away. */
 static void a_run_on_lines_is_refused_by_their_shapes(void **state) {
     (void)state;
@@ -403,6 +442,7 @@ int main(void) {
         cmocka_unit_test(a_run_that_needs_more_is_refused_before_its_folder_is_made),
         cmocka_unit_test(only_ways_that_there_is_memory_for_are_named),
         cmocka_unit_test(a_refused_run_starts_when_memory_is_ignored_or_enough),
+        cmocka_unit_test(short_memory_leaves_quantised_weights_in_the_file),
         cmocka_unit_test(a_run_on_lines_is_refused_by_their_shapes),
         cmocka_unit_test(a_run_on_examples_is_planned_by_their_sizes),
         cmocka_unit_test(a_model_that_needs_more_is_not_loaded),

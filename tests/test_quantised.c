@@ -77,6 +77,32 @@ static void check_cache(struct qkv_context *ctx, struct qkv_model *m, const int3
     }
 }
 
+/* A model whose weights stay as the file has them has no packed copy, and the same scores. */
+static void check_map(const char *path, const char *isa, const int32_t *ids, const float *expected) {
+    struct qkv_context *ctx = open_context(isa, 2);
+    struct qkv_opening *opening;
+    struct qkv_model *m;
+    struct qkv_needs packed, mapped;
+    assert_ok(ctx, qkv_model_open(ctx, path, NULL, &opening));
+    assert_ok(ctx, qkv_opening_needs(opening, NULL, &packed));
+    assert_false(qkv_model_mapped(qkv_opening_plan(opening)));
+    qkv_opening_free(opening);
+    assert_ok(ctx, qkv_model_open(ctx, path, &QKV_OPTIONS(qkv_model_open_options, .map = true), &opening));
+    assert_ok(ctx, qkv_opening_needs(opening, NULL, &mapped));
+    assert_ok(ctx, qkv_model_fill(opening, &m));
+    qkv_opening_free(opening);
+    assert_true(qkv_model_mapped(m));
+    if (mapped.model >= packed.model / 2 || mapped.mapped != packed.mapped)
+        fail_msg("%s needs %zu bytes packed, %zu mapped", path, packed.model, mapped.model);
+    float *all = pass_scores(ctx, m, ids, ROWS, false);
+    if (memcmp(all, expected, ROWS * LENGTH * V * sizeof *all)) fail_msg("%s: other scores with option map", path);
+    check_session(ctx, m, ids, 5, expected);
+    assert_int_equal(m->packed_arena.peak, 0);
+    free(all);
+    qkv_model_free(m);
+    qkv_context_free(ctx);
+}
+
 static void check_table(const char *path, const char *isa, int threads, const int32_t *ids, const float *expected) {
     struct qkv_context *ctx = open_context(isa, threads);
     struct qkv_model *m;
@@ -130,6 +156,8 @@ static void check_mix(const char *spec, const char *mix, size_t turn) {
     for (size_t t = 0; (isa = qkv_isa_at(t)); t++)
         if (!t || turn % 3 == t % 3) check_table(path, isa, turn % 2 ? 3 : 1, ids, expected);
     check_table(path, NULL, 4, ids, expected);
+    for (size_t t = 0; (isa = qkv_isa_at(t)); t++)
+        if (turn % 2 == t % 2) check_map(path, isa, ids, expected);
     check_gradients(path, ids, expected, spec == specs[1]);
     free(expected);
     qkv_model_free(m);

@@ -66,6 +66,10 @@ struct qkv_model_open_options {
      * "k=q8_0,v=bf16"; NULL: the usual ones of the precision. A type that does not hold the model's heads is
      * QKV_ARGUMENT. */
     const char *cache;
+    /* Products read stored weights where the file has them, and make no packed copy: less memory and an earlier first
+     * token, slower products, the same bits. Without it this is done only where there is no memory for the copy; see
+     * qkv_model_mapped. */
+    bool map;
 };
 /* Experimental: no choice: the context's options decide. */
 QKV_API void qkv_model_open_options_init(struct qkv_model_open_options *options, size_t size);
@@ -120,6 +124,9 @@ QKV_API enum qkv_status qkv_opening_check(struct qkv_opening *opening);
  * and labels. The plan becomes the model, which is the caller's; the opening can then only be freed, also after a
  * failure of reading. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_model_fill(struct qkv_opening *opening, struct qkv_model **out);
+/* Experimental: whether products read stored weights where the file has them (option map), of which they would else make
+ * a packed copy. Any thread. */
+QKV_API bool qkv_model_mapped(const struct qkv_model *model);
 /* Experimental: frees an opening, and its plan if it was not filled. NULL is allowed. */
 QKV_API void qkv_opening_free(struct qkv_opening *opening);
 #endif

@@ -70,6 +70,34 @@ static enum qkv_status opening_choose(struct qkv_opening *o) {
     return status ? status : qkv_model_set_cache(o->model, o->options.cache);
 }
 
+/* Bytes of the planned model, with what its products pack. */
+static enum qkv_status opening_bytes(const struct qkv_opening *o, size_t *bytes) {
+    enum qkv_status status = qkv_model_prepare(o->model, false);
+    *bytes = qkv_model_bytes(o->model) + o->model->file.memory;
+    return status;
+}
+
+/* Chooses whether stored weights are packed: not if the options say so, and not if only the weights without a packed
+ * copy fit into memory. */
+static enum qkv_status opening_choose_copy(struct qkv_opening *o) {
+    struct qkv_model *m = o->model;
+    size_t packed, plain;
+    m->in_place = o->options.map;
+    if (m->in_place || o->ctx->ignore_memory || o->options.ignore_memory || !qkv_weights_stored(&m->weights))
+        return QKV_OK;
+    enum qkv_status status = opening_bytes(o, &packed);
+    if (status || !qkv_memory_check(o->ctx, packed, o->path, NULL)) return status;
+    qkv_forgive(o->ctx);
+    m->in_place = true;
+    qkv_model_drop_packed(m);
+    status = opening_bytes(o, &plain);
+    if (status || (plain < packed && !qkv_memory_check(o->ctx, plain, o->path, NULL))) return status;
+    qkv_forgive(o->ctx); /* the check of what the model is used for says it */
+    m->in_place = false;
+    qkv_model_drop_packed(m);
+    return QKV_OK;
+}
+
 static enum qkv_status opening_plan(struct qkv_opening *o) {
     enum qkv_status status = qkv_model_list(o->ctx, o->spec, &o->model);
     qkv_spec_free(o->spec);
@@ -79,7 +107,7 @@ static enum qkv_status opening_plan(struct qkv_opening *o) {
     if (!status) status = o->source->match(o);
     if (!status) status = qkv_model_set_file(o->model, &o->file);
     if (!status) o->state = NULL; /* the model closes it */
-    return status;
+    return status ? status : opening_choose_copy(o);
 }
 
 static enum qkv_status opening_open(struct qkv_opening *o, const char *path) {
@@ -140,13 +168,6 @@ struct qkv_model *qkv_opening_plan(const struct qkv_opening *o) {
 static enum qkv_status opening_filled(const struct qkv_opening *o) {
     if (o->model) return QKV_OK;
     return qkv_fail(o->ctx, QKV_ARGUMENT, "%s: this opening has been filled; open the model again", o->path);
-}
-
-/* Bytes of the planned model, with what its products pack. */
-static enum qkv_status opening_bytes(const struct qkv_opening *o, size_t *bytes) {
-    enum qkv_status status = qkv_model_prepare(o->model, false);
-    *bytes = qkv_model_bytes(o->model) + o->model->file.memory;
-    return status;
 }
 
 /* Checks that the weights fit into memory, in bf16 precision both copies of them. */

@@ -168,6 +168,7 @@ struct qkv_model {
     struct qkv_arena gradients; /* base NULL until the first training pass */
     struct qkv_weights weights;
     struct qkv_model_file file;               /* owner NULL: all weights are in memory, in fp32 */
+    bool in_place;                            /* products read stored weights in the file: none is packed */
     struct qkv_arena learned;                 /* weights that qkv_model_to_fp32 has converted */
     struct qkv_arena packed_arena;            /* weights packed in bf16; empty in fp32 */
     struct qkv_packed_weight *packed_weights; /* in packed_arena, or NULL */

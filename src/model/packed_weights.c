@@ -11,7 +11,7 @@
 
 /* Whether a tensor is the right operand of a product that packs it: all matrices are, except tables that are not the
  * head. */
-static bool packed_weights_multiplies(const struct qkv_model *m, const struct qkv_tensor *t) {
+static bool packed_weights_fit(const struct qkv_model *m, const struct qkv_tensor *t) {
     const struct qkv_tensor *const tables[] = {&m->encoder.token_storage, &m->decoder.token_storage,
                                                &m->encoder.position,      &m->decoder.position,
                                                &m->encoder.type,          &m->decoder.type};
@@ -19,6 +19,19 @@ static bool packed_weights_multiplies(const struct qkv_model *m, const struct qk
         if (t == tables[i] && t != m->head_weight) return false;
     }
     return t->rows > 1 && t->operand.product->packed_bytes;
+}
+
+static bool packed_weights_multiplies(const struct qkv_model *m, const struct qkv_tensor *t) {
+    return packed_weights_fit(m, t) && !(m->in_place && t->operand.stored.count);
+}
+
+bool qkv_model_mapped(const struct qkv_model *m) {
+    if (!m) return false;
+    for (size_t i = 0; i < m->weights.tensor_count && m->in_place; i++) {
+        const struct qkv_tensor *t = m->weights.tensors[i];
+        if (t->operand.stored.count && packed_weights_fit(m, t)) return true;
+    }
+    return false;
 }
 
 /* Takes memory for panels of K × N from an arena, which may be measuring. */

@@ -35,6 +35,17 @@ try 0 "$QKV" quantize run --to Q4_0 --family qkv -o own.gguf
 try 0 "$QKV" train --from own.gguf --data text.txt --steps 1 --batch 1 --out tuned
 has err 'weights of .*/own.gguf are q8_0; the run learns fp32 copies of them, and saves fp32; begin with the model '
 
+# ---- weights that stay where the file has them ----
+try 0 "$QKV" generate own.gguf --prompt "the" -n 8 --temp 0 -q
+cp out packed.txt
+try 0 "$QKV" generate own.gguf --prompt "the" -n 8 --temp 0 -q --map
+cmp -s out packed.txt || fail "--map gives another text"
+hasnt err 'map'
+try 0 "$QKV" generate run --prompt "the" -n 2 --temp 0 -q --map --precision fp32
+has err '--map changes nothing for run: products read no packed copy of its weights'
+try 0 "$QKV" info own.gguf
+has out 'more: their copy as products read it; none with --map'
+
 # ---- importance that is measured ----
 try 0 "$QKV" quantize run --to q4_0 --calibrate text.txt -o seen.gguf
 hasnt err 'importance for' # all matrices were measured
