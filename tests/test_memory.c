@@ -180,7 +180,7 @@ static void a_refused_run_starts_when_memory_is_ignored_or_enough(void **state) 
     }
 }
 
-/* Where the packed copy of quantised weights does not fit, products read the file; where nothing fits, it is refused. */
+/* Where the packed copy of quantised weights does not fit, products read the file. */
 static void short_memory_leaves_quantised_weights_in_the_file(void **state) {
     (void)state;
     struct qkv_memory_files files;

@@ -124,8 +124,8 @@ QKV_API enum qkv_status qkv_opening_check(struct qkv_opening *opening);
  * and labels. The plan becomes the model, which is the caller's; the opening can then only be freed, also after a
  * failure of reading. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_model_fill(struct qkv_opening *opening, struct qkv_model **out);
-/* Experimental: whether products read stored weights where the file has them (option map), of which they would else make
- * a packed copy. Any thread. */
+/* Experimental: whether products read stored weights where the file has them (option map), of which they would else
+ * make a packed copy. Any thread. */
 QKV_API bool qkv_model_mapped(const struct qkv_model *model);
 /* Experimental: frees an opening, and its plan if it was not filled. NULL is allowed. */
 QKV_API void qkv_opening_free(struct qkv_opening *opening);
