@@ -59,6 +59,7 @@
 #include "qkv/published.h"  /* published models of others */
 #include "qkv/pass.h"       /* forward and backward over a batch */
 #include "qkv/generate.h"   /* sessions, sampling, generation */
+#include "qkv/engine.h"     /* many requests in one batch */
 #include "qkv/attention.h"  /* attention without a model */
 #include "qkv/modules.h"    /* blocks, stacks and models on float tensors */
 #include "qkv/training.h"   /* optimizers, training runs */

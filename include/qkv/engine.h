@@ -1,0 +1,148 @@
+/* qkv/engine.h: many requests for continuations, in one batch; a part of qkv.h, which includes it. Experimental: all of
+ * it may change.
+ *
+ * An engine runs steps. A step is one batch of the newest tokens of all running answers and of pieces of prompts that
+ * are still read. Requests may come and go between steps:
+ *
+ *     status = qkv_engine_create(model, NULL, &engine);
+ *     status = qkv_engine_submit(engine, &(struct qkv_engine_request){.size = …, .prompt = "Once"}, &id);
+ *     for (bool busy = true; busy && !status;) {
+ *         status = qkv_engine_step(engine, &busy);
+ *         while (qkv_engine_poll(engine, &event)) …
+ *     }
+ *
+ * The text, the tokens and their log-probabilities of a request do not depend on other requests, on what the cache
+ * holds, on how a prompt is cut, or on the number of threads: they are the bytes that qkv_generate makes, with seed
+ * sampling.seed + i for answer i, as long as they fit into the context. (In bf16 precision this holds on one machine.)
+ *
+ * Keys and values are in pages. Pages that hold the first tokens of several texts are computed and stored once, and
+ * stay in the cache after a request until the memory is needed (the least recently used go first). When pages are
+ * missing, the youngest answer gives its pages back and is computed again later, with the same bytes. (Continuous
+ * batching: Yu et al. 2022, "Orca"; paged keys and values: Kwon et al. 2023.) */
+#ifndef QKV_PUBLIC_ENGINE_H
+#define QKV_PUBLIC_ENGINE_H
+
+#include "qkv/generate.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifdef QKV_EXPERIMENTAL
+struct qkv_engine;
+/* Experimental: options of an engine. */
+struct qkv_engine_options {
+    size_t size;       /* sizeof(struct qkv_engine_options), set by qkv_engine_defaults */
+    size_t rows;       /* largest number of answers that run together; 0: 16 */
+    size_t context;    /* largest number of positions of an answer with its prompt; 0: the spec's context */
+    size_t memory;     /* bytes of cache and steps, at most; 0: half of the free memory */
+    size_t pages;      /* pages of the cache; 0: as many as the memory holds and `rows` answers can use */
+    size_t step;       /* largest number of tokens of a step; 0: as many as are computed in a quarter of a second */
+    const char *cache; /* types of the cached keys and values, as qkv_model_set_cache has them; NULL: the model's */
+    bool forget;       /* no page stays in the cache after the answers that use it */
+};
+/* Experimental: all 0. */
+QKV_API void qkv_engine_options_init(struct qkv_engine_options *options, size_t size);
+static inline struct qkv_engine_options qkv_engine_defaults(void) {
+    struct qkv_engine_options options;
+    qkv_engine_options_init(&options, sizeof options);
+    return options;
+}
+/* Experimental: makes an engine of a model that qkv_generate can use. `options` NULL: the defaults. The model must
+ * outlive it. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+QKV_API enum qkv_status qkv_engine_create(struct qkv_model *model, const struct qkv_engine_options *options,
+                                          struct qkv_engine **out);
+/* Experimental: frees an engine with all its requests. NULL is allowed. */
+QKV_API void qkv_engine_free(struct qkv_engine *engine);
+
+/* Experimental: a number that is added to the score of a token before every choice. */
+struct qkv_token_bias {
+    int32_t id;
+    float bias;
+};
+/* Experimental: a request. Everything is copied by qkv_engine_submit. */
+struct qkv_engine_request {
+    size_t size; /* sizeof(struct qkv_engine_request), set by qkv_engine_request_defaults */
+    const char *prompt;
+    size_t prompt_size;
+    /* Sampling, number of tokens, stop texts, end tokens, the prompt as ids, the rule for long prompts; NULL: the
+     * defaults. Its callbacks must be NULL, and its context 0. Fewer tokens are made where the context ends. */
+    const struct qkv_generate_options *options;
+    size_t answers; /* that continue the prompt, at most 128; answer i has seed sampling.seed + i */
+    /* subtracted from the score of each token of the answer so far: once, and once for each time that it occurs */
+    double presence_penalty, frequency_penalty;
+    const struct qkv_token_bias *biases;
+    size_t bias_count;
+    size_t min_tokens;         /* no end token is chosen before so many tokens */
+    size_t top;                /* likeliest tokens that are told with each token, at most 20 */
+    bool log_probabilities;    /* of the tokens of the answer */
+    bool prompt_probabilities; /* of the tokens of the prompt, after the first; then no page of the cache is shared */
+};
+/* Experimental: one answer, and the defaults. */
+QKV_API void qkv_engine_request_init(struct qkv_engine_request *request, size_t size);
+static inline struct qkv_engine_request qkv_engine_request_defaults(void) {
+    struct qkv_engine_request request;
+    qkv_engine_request_init(&request, sizeof request);
+    return request;
+}
+/* Experimental: queues a request; *id numbers it. A request that the cache could not hold if it were alone is
+ * QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
+QKV_API enum qkv_status qkv_engine_submit(struct qkv_engine *engine, const struct qkv_engine_request *request,
+                                          uint64_t *id);
+/* Experimental: ends a request; its pages are free at once. Answers that were not finished get an event. False: there
+ * is no such request. */
+QKV_API bool qkv_engine_cancel(struct qkv_engine *engine, uint64_t id);
+/* Experimental: runs one step; *busy (may be NULL) is false where there was nothing to do. A failure leaves all
+ * requests as they were. A request whose scores are not numbers fails alone, by its event. Fails with QKV_MEMORY,
+ * QKV_SHAPE, QKV_STOPPED. */
+QKV_API enum qkv_status qkv_engine_step(struct qkv_engine *engine, bool *busy);
+
+/* Experimental: why an answer ended. */
+enum qkv_finish {
+    QKV_FINISH_NONE,      /* it goes on */
+    QKV_FINISH_STOP,      /* an end token, or a stop text */
+    QKV_FINISH_LENGTH,    /* the number of tokens, or the end of the context */
+    QKV_FINISH_CANCELLED, /* qkv_engine_cancel */
+    QKV_FINISH_FAILED     /* `message` says why */
+};
+/* Experimental: a token and its log-probability under the model's own distribution. */
+struct qkv_token_score {
+    int32_t id;
+    double log_probability;
+};
+/* Experimental: what happened to an answer. Pointers are valid until the next call with the engine. */
+struct qkv_engine_event {
+    uint64_t request;
+    size_t answer;
+    bool prompt;                       /* the token is one of the prompt */
+    struct qkv_token_score token;      /* id −1: none */
+    const struct qkv_token_score *top; /* likeliest first; with the token's place, if the request asks for them */
+    size_t top_count;
+    const char *text; /* text of the answer that has become known: whole characters, without stop texts */
+    size_t size;
+    enum qkv_finish finish;
+    /* at the end: tokens of the prompt, those whose pages were in the cache, and tokens made, without the end token */
+    size_t prompt_tokens, cached_tokens, tokens;
+    const char *message; /* of a failure; else NULL */
+};
+/* Experimental: takes the oldest event; false: there is none. */
+QKV_API bool qkv_engine_poll(struct qkv_engine *engine, struct qkv_engine_event *event);
+
+/* Experimental: what an engine does, and has done since it was made. */
+struct qkv_engine_state {
+    size_t running, waiting;                                          /* answers */
+    size_t rows, context, step;                                       /* as they were chosen; step: of the next step */
+    size_t pages, free_pages, kept_pages, page_positions, page_bytes; /* kept: that no running answer uses */
+    size_t memory;                                                    /* bytes of cache and steps, as planned */
+    uint64_t steps, tokens, prompt_tokens, cached_tokens; /* tokens made; read of prompts; found in the cache */
+    uint64_t put_off;                                     /* how often an answer gave its pages back */
+};
+/* Experimental: the state of an engine; all 0 for NULL. */
+QKV_API struct qkv_engine_state qkv_engine_state(const struct qkv_engine *engine);
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,151 @@
+/* Engines: made, described, freed. */
+#include "generate/engine.h"
+
+#include "base/sized_options.h"
+#include "model/spec.h"
+
+#include <stdlib.h>
+
+void qkv_engine_options_init(struct qkv_engine_options *options, size_t size) {
+    static const struct qkv_engine_options usual = {.size = sizeof usual};
+    qkv_options_init(options, size, &usual, sizeof usual);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static struct qkv_decoder_options engine_decoder(const struct qkv_engine *e, const char *cache, size_t pages) {
+    struct qkv_decoder_options o = qkv_decoder_defaults();
+    o.rows = e->row_count;
+    o.capacity = e->context;
+    o.pages = pages;
+    o.cache = cache;
+    o.chunk = qkv_max(1, e->most / e->row_count);
+    return o;
+}
+
+/* Chooses the number of pages that fit: at most what all rows can use, and as much again for the past. */
+static enum qkv_status engine_pages(struct qkv_engine *e, const struct qkv_engine_options *o, size_t *pages) {
+    const struct qkv_page_shape shape = {.length = e->context, .sequences = e->row_count};
+    const size_t each = qkv_page_count(qkv_page_positions(&shape), e->context);
+    const uint64_t available = qkv_memory_available().bytes;
+    const size_t memory = o->memory ? o->memory : available / 2 < SIZE_MAX ? (size_t)(available / 2) : SIZE_MAX;
+    size_t one, two, most;
+    if (o->pages) {
+        *pages = o->pages;
+        return QKV_OK;
+    }
+    if (!qkv_multiply(2 * each, e->row_count, &most) || most > INT32_MAX) most = INT32_MAX;
+    struct qkv_decoder_options plan = engine_decoder(e, o->cache, 1);
+    enum qkv_status status = qkv_decoder_measure(e->model, &plan, &one);
+    plan.pages = 2;
+    if (!status) status = qkv_decoder_measure(e->model, &plan, &two);
+    if (status) return status;
+    const size_t page = qkv_max(1, two - one);
+    *pages = memory > one ? 1 + (memory - one) / page : 0;
+    if (*pages > most) *pages = most;
+    if (*pages) return QKV_OK;
+    char text[2][QKV_BYTES_TEXT];
+    return qkv_fail(e->ctx, QKV_MEMORY,
+                    "an engine of %zu rows needs %s for one page of its cache and its steps, but may have %s; give it "
+                    "more memory, or fewer rows",
+                    e->row_count, qkv_bytes_text(text[0], one), qkv_bytes_text(text[1], memory));
+}
+
+/* ---- making ------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status engine_check(struct qkv_engine *e, const struct qkv_engine_options *o) {
+    const size_t context = (size_t)e->model->spec.context;
+    if (o->rows > QKV_ENGINE_ROWS_MAX)
+        return qkv_fail(e->ctx, QKV_ARGUMENT, "rows is %zu; an engine has at most %d", o->rows, QKV_ENGINE_ROWS_MAX);
+    if (o->context > context)
+        return qkv_fail(e->ctx, QKV_ARGUMENT, "a context of %zu is more than the model's, %zu; give at most that",
+                        o->context, context);
+    if (o->step > QKV_ENGINE_STEP_MAX)
+        return qkv_fail(e->ctx, QKV_ARGUMENT, "step is %zu; a step has at most %d tokens", o->step,
+                        QKV_ENGINE_STEP_MAX);
+    e->row_count = o->rows ? o->rows : QKV_ENGINE_ROWS;
+    e->context = o->context ? o->context : context;
+    e->most = qkv_max(e->row_count, QKV_DECODER_CHUNK);
+    e->adapts = !o->step;
+    e->step = e->adapts ? qkv_min(64, e->most) : o->step;
+    e->forget = o->forget;
+    return QKV_OK;
+}
+
+static enum qkv_status engine_arrays(struct qkv_engine *e) {
+    const size_t step = qkv_max(e->most, e->step) + e->row_count;
+    const size_t whole = e->model->spec.prefix ? e->context : 0; /* prompts that are read in one piece */
+    e->scored_most = qkv_max(e->row_count, QKV_ENGINE_SCORED);
+    e->rows = qkv_allocate(e->ctx, e->row_count, sizeof *e->rows);
+    e->counts = qkv_allocate(e->ctx, e->row_count, sizeof *e->counts);
+    e->order = qkv_allocate(e->ctx, e->row_count, sizeof *e->order);
+    e->scored = qkv_allocate(e->ctx, e->scored_most + 1, sizeof *e->scored);
+    e->scores = qkv_allocate(e->ctx, (size_t)e->model->spec.vocab, sizeof *e->scores);
+    e->ids = qkv_allocate(e->ctx, step + e->row_count * whole, sizeof *e->ids);
+    return e->rows && e->counts && e->order && e->scored && e->scores && e->ids ? QKV_OK : QKV_MEMORY;
+}
+
+static enum qkv_status engine_make(struct qkv_engine *e, const struct qkv_engine_options *o) {
+    size_t pages = 0;
+    enum qkv_status status = engine_check(e, o);
+    if (!status) status = engine_pages(e, o, &pages);
+    if (status) return status;
+    const struct qkv_decoder_options rows = engine_decoder(e, o->cache, pages);
+    status = qkv_decoder_measure(e->model, &rows, &e->state.memory);
+    if (!status) status = qkv_decoder_create(e->model, &rows, &e->decoder);
+    if (!status) status = engine_arrays(e);
+    if (!status) status = qkv_engine_prefixes_create(e);
+    if (!status) status = qkv_decoder_take_scores(e->decoder, e->scored_most);
+    return status;
+}
+
+enum qkv_status qkv_engine_create(struct qkv_model *model, const struct qkv_engine_options *options,
+                                  struct qkv_engine **out) {
+    QKV_CALL_OUT(model ? model->ctx : NULL, out);
+    QKV_NEED(qkv_call, model);
+    struct qkv_engine_options all = qkv_engine_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(model->ctx, qkv_engine_options, &all, options);
+    if (!status) status = qkv_session_check(model, 0);
+    if (status) return status;
+    struct qkv_engine *e = qkv_allocate(model->ctx, 1, sizeof *e);
+    if (!e) return QKV_MEMORY;
+    e->model = model;
+    e->ctx = model->ctx;
+    e->jobs_end = &e->jobs;
+    status = engine_make(e, &all);
+    if (status)
+        qkv_engine_free(e);
+    else
+        *out = e;
+    return status;
+}
+
+void qkv_engine_free(struct qkv_engine *e) {
+    if (!e) return;
+    for (struct qkv_engine_job *job = e->jobs, *next; job; job = next) {
+        next = job->next;
+        qkv_engine_job_free(job);
+    }
+    for (size_t i = 0; i < e->event_count; i++) qkv_engine_told_free(e->events[e->event_first + i]);
+    qkv_engine_told_free(e->given);
+    free(e->events);
+    qkv_engine_prefixes_free(e);
+    qkv_decoder_free(e->decoder);
+    free(e->rows), free(e->counts), free(e->order), free(e->scored), free(e->scores), free(e->ids);
+    free(e);
+}
+
+struct qkv_engine_state qkv_engine_state(const struct qkv_engine *e) {
+    if (!e) return (struct qkv_engine_state){0};
+    const struct qkv_cache_pages pages = qkv_decoder_pages(e->decoder);
+    struct qkv_engine_state s = e->state;
+    s.rows = e->row_count;
+    s.context = e->context;
+    s.step = e->step;
+    s.pages = pages.count;
+    s.free_pages = pages.count - pages.used;
+    s.kept_pages = qkv_engine_kept(e);
+    s.page_positions = pages.positions;
+    s.page_bytes = pages.bytes;
+    return s;
+}

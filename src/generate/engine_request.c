@@ -1,0 +1,259 @@
+/* Requests of an engine: taken, ended, freed. */
+#include "base/sized_options.h"
+#include "generate/engine.h"
+#include "model/spec.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void qkv_engine_request_init(struct qkv_engine_request *request, size_t size) {
+    static const struct qkv_engine_request usual = {.size = sizeof usual, .answers = 1};
+    qkv_options_init(request, size, &usual, sizeof usual);
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+void qkv_engine_enter(struct qkv_engine *e, struct qkv_engine_answer *a, size_t row) {
+    a->row = row;
+    e->rows[row] = a;
+    e->decoder->decided[row] = (int32_t)a->job->decided;
+    e->state.running++;
+    e->state.waiting--;
+}
+
+void qkv_engine_leave(struct qkv_engine *e, struct qkv_engine_answer *a) {
+    if (a->row == QKV_ENGINE_NO_ROW) return;
+    qkv_decoder_shorten(e->decoder, a->row, 0);
+    e->rows[a->row] = NULL;
+    a->row = QKV_ENGINE_NO_ROW;
+    a->known = 0;
+    e->state.running--;
+    e->state.waiting++;
+}
+
+void qkv_engine_end(struct qkv_engine *e, struct qkv_engine_answer *a, enum qkv_finish finish,
+                    struct qkv_engine_told *told) {
+    qkv_engine_leave(e, a);
+    e->state.waiting--;
+    a->ended = true;
+    a->job->unended--;
+    told->event.finish = finish;
+    told->event.prompt_tokens = a->job->prompt.count;
+    told->event.cached_tokens = a->cached;
+    told->event.tokens = a->made;
+    told->event.message = told->message;
+}
+
+/* ---- freeing ----------------------------------------------------------------------------------------------------- */
+
+void qkv_engine_job_free(struct qkv_engine_job *job) {
+    if (!job) return;
+    for (size_t i = 0; job->answers && i < job->request.answers; i++) {
+        qkv_text_stream_free(&job->answers[i].stream);
+        free(job->answers[i].ids);
+    }
+    for (size_t i = 0; job->stops && i < job->options.stop_count; i++) free(job->stops[i]);
+    free(job->stops);
+    free(job->biases);
+    free(job->answers);
+    qkv_free(job->prompt.ids);
+    free(job);
+}
+
+void qkv_engine_sweep(struct qkv_engine *e) {
+    struct qkv_engine_job **at = &e->jobs;
+    while (*at) {
+        struct qkv_engine_job *job = *at;
+        if (job->unended) {
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        qkv_engine_job_free(job);
+    }
+    e->jobs_end = at;
+}
+
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
+
+static enum qkv_status request_check_numbers(struct qkv_context *ctx, const struct qkv_engine_request *r,
+                                             size_t vocab) {
+    char shown[QKV_REAL_TEXT];
+    const struct {
+        const char *name;
+        double value;
+    } penalties[] = {{"presence_penalty", r->presence_penalty}, {"frequency_penalty", r->frequency_penalty}};
+    if (r->answers < 1 || r->answers > QKV_ENGINE_ANSWERS_MAX)
+        return qkv_fail(ctx, QKV_ARGUMENT, "answers is %zu; a request has 1 to %d", r->answers, QKV_ENGINE_ANSWERS_MAX);
+    if (r->top > QKV_ENGINE_TOP_MAX)
+        return qkv_fail(ctx, QKV_ARGUMENT, "top is %zu; at most %d tokens are told", r->top, QKV_ENGINE_TOP_MAX);
+    for (size_t i = 0; i < sizeof penalties / sizeof *penalties; i++)
+        if (!(fabs(penalties[i].value) <= 100))
+            return qkv_fail(ctx, QKV_ARGUMENT, "%s is %s; it must be from -100 to 100", penalties[i].name,
+                            qkv_real_text(shown, penalties[i].value));
+    for (size_t i = 0; i < r->bias_count; i++) {
+        if (r->biases[i].id < 0 || (size_t)r->biases[i].id >= vocab)
+            return qkv_fail(ctx, QKV_ARGUMENT, "the bias of token %d: ids are 0 to %zu", (int)r->biases[i].id,
+                            vocab - 1);
+        if (!(fabsf(r->biases[i].bias) <= 1e6f))
+            return qkv_fail(ctx, QKV_ARGUMENT, "the bias of token %d is %s; it must be from -1e6 to 1e6",
+                            (int)r->biases[i].id, qkv_real_text(shown, (double)r->biases[i].bias));
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status request_check(struct qkv_engine *e, const struct qkv_engine_request *r,
+                                     const struct qkv_generate_options *o) {
+    struct qkv_context *ctx = e->ctx;
+    if (o->take_token || o->take_prompt)
+        return qkv_fail(ctx, QKV_ARGUMENT, "an engine tells tokens by events; leave take_token and take_prompt NULL");
+    if (o->context)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "the context of a request is %zu; the engine has one context for all, so leave it 0",
+                        o->context);
+    enum qkv_status status = request_check_numbers(ctx, r, (size_t)e->model->spec.vocab);
+    return status ? status : qkv_prompt_check(e->model, o);
+}
+
+/* Whether the answer could be held if it were alone. */
+static enum qkv_status request_fits(struct qkv_engine *e, const struct qkv_engine_job *job) {
+    const struct qkv_page_pool *pool = e->decoder->pool;
+    const size_t pages = qkv_page_count(pool->positions, job->prompt.count + job->tokens - (job->tokens > 0));
+    if (pages <= pool->count) return QKV_OK;
+    return qkv_fail(e->ctx, QKV_ARGUMENT,
+                    "a prompt of %zu tokens and %zu more need %zu pages, but the cache has %zu; ask for fewer tokens, "
+                    "or give the engine more memory",
+                    job->prompt.count, job->tokens, pages, pool->count);
+}
+
+/* ---- taking ------------------------------------------------------------------------------------------------------ */
+
+static bool answer_write(void *user, const char *text, size_t size) {
+    struct qkv_engine_writer *to = user;
+    memcpy(to->text + to->size, text, size);
+    to->size += size;
+    return true;
+}
+
+static enum qkv_status job_copy(struct qkv_engine *e, struct qkv_engine_job *job) {
+    struct qkv_generate_options *o = &job->options;
+    struct qkv_engine_request *r = &job->request;
+    const char *const *stops = o->stops;
+    job->stops = qkv_allocate(e->ctx, o->stop_count + 1, sizeof *job->stops);
+    job->biases = qkv_allocate(e->ctx, r->bias_count + 1, sizeof *job->biases);
+    if (!job->stops || !job->biases) return QKV_MEMORY;
+    for (size_t i = 0; i < o->stop_count; i++)
+        if (!(job->stops[i] = qkv_copy_string(e->ctx, stops[i]))) return QKV_MEMORY;
+    for (size_t i = 0; i < r->bias_count; i++) job->biases[i] = r->biases[i];
+    o->stops = (const char *const *)job->stops;
+    o->ids = NULL;
+    r->biases = NULL;
+    r->prompt = NULL;
+    r->options = NULL;
+    return QKV_OK;
+}
+
+/* How many tokens can follow the prompt. The newest token needs no position. */
+static void job_limit(const struct qkv_engine *e, struct qkv_engine_job *job) {
+    size_t length;
+    job->decided = e->context;
+    if (job->prompt.skipped) return;
+    job->tokens = qkv_min(job->options.tokens, e->context - job->prompt.count + 1);
+    if (qkv_add_size(job->prompt.count, job->options.tokens, &length) && length < e->context) job->decided = length;
+}
+
+static enum qkv_status job_answers(struct qkv_engine *e, struct qkv_engine_job *job) {
+    job->answers = qkv_allocate(e->ctx, job->request.answers, sizeof *job->answers);
+    if (!job->answers) return QKV_MEMORY;
+    job->unended = job->request.answers;
+    for (size_t i = 0; i < job->request.answers; i++) {
+        struct qkv_engine_answer *a = &job->answers[i];
+        *a = (struct qkv_engine_answer){.job = job, .index = i, .count = job->prompt.count, .row = QKV_ENGINE_NO_ROW};
+        a->told = i ? job->prompt.count : 0; /* the first one tells the prompt */
+        a->stream = (struct qkv_text_stream){.ctx = e->ctx,
+                                             .stops = job->options.stops,
+                                             .stop_count = job->options.stop_count,
+                                             .write = answer_write,
+                                             .user = &a->writer};
+        a->ids = qkv_allocate(e->ctx, job->prompt.count + job->tokens, sizeof *a->ids);
+        if (!a->ids) return QKV_MEMORY;
+        memcpy(a->ids, job->prompt.ids, job->prompt.count * sizeof *a->ids);
+        const enum qkv_status status = qkv_text_stream_reserve(&a->stream);
+        if (status) return status;
+    }
+    return QKV_OK;
+}
+
+/* A request without tokens to make, or whose prompt is left out, ends at once. */
+static enum qkv_status job_queue(struct qkv_engine *e, struct qkv_engine_job *job) {
+    const bool nothing = job->prompt.skipped || (!job->tokens && !job->request.prompt_probabilities);
+    const size_t answers = job->request.answers;
+    for (size_t i = 0; nothing && i < answers; i++) {
+        if (qkv_engine_tell(e, &job->answers[i])) continue;
+        while (i--) qkv_engine_untell(e);
+        return QKV_MEMORY;
+    }
+    job->id = ++e->next_id;
+    e->state.waiting += answers;
+    for (size_t i = 0; nothing && i < answers; i++) {
+        struct qkv_engine_told *told = e->events[e->event_first + e->event_count - answers + i];
+        told->event.request = job->id;
+        qkv_engine_end(e, &job->answers[i], QKV_FINISH_LENGTH, told);
+    }
+    *e->jobs_end = job;
+    e->jobs_end = &job->next;
+    return QKV_OK;
+}
+
+static enum qkv_status job_make(struct qkv_engine *e, struct qkv_engine_job *job, const char *prompt, size_t size) {
+    enum qkv_status status = request_check(e, &job->request, &job->options);
+    job->options.context = e->context;
+    if (!status) status = qkv_prompt_read(e->model, prompt, size, &job->options, &job->prompt);
+    if (status) return status;
+    job_limit(e, job);
+    if (!job->prompt.skipped) status = request_fits(e, job);
+    if (!status) status = job_copy(e, job);
+    return status ? status : job_answers(e, job);
+}
+
+enum qkv_status qkv_engine_submit(struct qkv_engine *e, const struct qkv_engine_request *request, uint64_t *id) {
+    QKV_CALL(e ? e->ctx : NULL);
+    QKV_NEED(qkv_call, e);
+    QKV_NEED(qkv_call, request);
+    QKV_NEED(qkv_call, id);
+    struct qkv_engine_job *job = qkv_allocate(e->ctx, 1, sizeof *job);
+    if (!job) return QKV_MEMORY;
+    job->request = qkv_engine_request_defaults();
+    job->options = qkv_generate_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(e->ctx, qkv_engine_request, &job->request, request);
+    if (!status) status = QKV_TAKE_OPTIONS(e->ctx, qkv_generate_options, &job->options, job->request.options);
+    if (!status && job->request.prompt_size && !job->request.prompt)
+        status = qkv_fail(e->ctx, QKV_ARGUMENT, "qkv_engine_submit: prompt is NULL, but prompt_size is %zu",
+                          job->request.prompt_size);
+    if (!status && job->request.bias_count && !job->request.biases)
+        status = qkv_fail(e->ctx, QKV_ARGUMENT, "qkv_engine_submit: biases is NULL, but bias_count is %zu",
+                          job->request.bias_count);
+    if (!status) status = job_make(e, job, job->request.prompt, job->request.prompt_size);
+    if (!status) status = job_queue(e, job);
+    if (status)
+        qkv_engine_job_free(job);
+    else
+        *id = job->id;
+    return status;
+}
+
+bool qkv_engine_cancel(struct qkv_engine *e, uint64_t id) {
+    if (!e) return false;
+    struct qkv_engine_job *job = e->jobs;
+    while (job && job->id != id) job = job->next;
+    if (!job || !job->unended) return false;
+    for (size_t i = 0; i < job->request.answers; i++) {
+        struct qkv_engine_answer *a = &job->answers[i];
+        if (a->ended) continue;
+        struct qkv_engine_told *told = qkv_engine_tell(e, a), none = {0};
+        qkv_engine_end(e, a, QKV_FINISH_CANCELLED, told ? told : &none);
+    }
+    qkv_engine_sweep(e);
+    return true;
+}

@@ -1,0 +1,295 @@
+/* A step: the newest token of each running answer, and pieces of prompts, in one batch. No choice here changes a bit of
+ * an answer, so the time decides how much of a prompt is read. */
+#include "generate/engine.h"
+
+#include <string.h>
+
+/* Seconds of a step that is cut to the time, at least and at most. */
+#define STEP_SHORT 0.12
+#define STEP_LONG  0.25
+enum { STEP_LEAST = 16 };
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+/* Tokens of an answer that the model has not read. */
+static size_t unread(const struct qkv_engine *e, const struct qkv_engine_answer *a) {
+    return a->count - e->decoder->reached[a->row];
+}
+
+static size_t free_row(const struct qkv_engine *e) {
+    size_t row = 0;
+    while (row < e->row_count && e->rows[row]) row++;
+    return row;
+}
+
+/* Whether another answer of the request reads the prompt: this one then continues from its pages. */
+static bool is_led(const struct qkv_engine_answer *a) {
+    const struct qkv_engine_job *job = a->job;
+    for (size_t i = 0; i < job->request.answers && !a->made; i++)
+        if (job->answers[i].row != QKV_ENGINE_NO_ROW && !job->answers[i].made) return true;
+    return false;
+}
+
+/* Whether there are pages for the answer's unread tokens, one more for each running answer, and itself. */
+static bool pages_suffice(const struct qkv_engine *e, const struct qkv_engine_answer *a) {
+    const struct qkv_page_pool *pool = e->decoder->pool;
+    const size_t wanted =
+        qkv_page_count(pool->positions, a->count) - e->decoder->lists[a->row].count + e->state.running;
+    return e->state.running == 1 || wanted <= pool->spare_count + qkv_engine_kept(e);
+}
+
+/* Gives waiting answers rows, the oldest first; none overtakes one that waits for memory. */
+static void step_admit(struct qkv_engine *e) {
+    for (struct qkv_engine_job *job = e->jobs; job && e->state.waiting; job = job->next)
+        for (size_t i = 0; i < job->request.answers; i++) {
+            struct qkv_engine_answer *a = &job->answers[i];
+            const size_t row = free_row(e);
+            if (row == e->row_count) return;
+            if (a->ended || a->row != QKV_ENGINE_NO_ROW || is_led(a)) continue;
+            qkv_engine_enter(e, a, row);
+            qkv_engine_find(e, a);
+            if (pages_suffice(e, a)) {
+                const size_t found = e->decoder->reached[row];
+                if (!a->made) a->cached = found;
+                e->state.cached_tokens += found;
+                continue;
+            }
+            qkv_engine_leave(e, a);
+            return;
+        }
+}
+
+/* ---- the batch --------------------------------------------------------------------------------------------------- */
+
+/* Tokens of a prompt that may be read at once. The prompt of a model that sees prompts in both directions is one piece;
+ * each token of a prompt that is told has scores. */
+static size_t piece_most(const struct qkv_engine *e, const struct qkv_engine_answer *a, size_t most) {
+    const bool told = a->job->request.prompt_probabilities && !a->made;
+    if (qkv_decoder_begins(e->decoder, a->row)) return a->job->prompt.count;
+    if (told) most = qkv_min(most, e->scored_most / 2 + 1);
+    return qkv_min(most, unread(e, a));
+}
+
+/* Sorts the rows whose prompts are read by what is unread. */
+static size_t prompts_sort(struct qkv_engine *e) {
+    size_t count = 0;
+    for (size_t r = 0; r < e->row_count; r++) {
+        if (!e->rows[r] || unread(e, e->rows[r]) < 2) continue;
+        size_t at = count++;
+        while (at && unread(e, e->rows[e->order[at - 1]]) > unread(e, e->rows[r])) {
+            e->order[at] = e->order[at - 1];
+            at--;
+        }
+        e->order[at] = r;
+    }
+    return count;
+}
+
+static struct qkv_engine_answer *oldest_prompt(const struct qkv_engine *e, size_t count) {
+    struct qkv_engine_answer *oldest = NULL;
+    for (size_t i = 0; i < count; i++) {
+        struct qkv_engine_answer *a = e->rows[e->order[i]];
+        if (!oldest || a->job->id < oldest->job->id) oldest = a;
+    }
+    return oldest;
+}
+
+/* Chooses the tokens of each row: one of each that makes tokens; of the rest, a quarter goes to the oldest prompt, and
+ * the shortest prompts get theirs first. */
+static size_t step_choose(struct qkv_engine *e) {
+    size_t tokens = 0, left;
+    memset(e->counts, 0, e->row_count * sizeof *e->counts);
+    for (size_t r = 0; r < e->row_count; r++)
+        if (e->rows[r] && unread(e, e->rows[r]) == 1) tokens += e->counts[r] = piece_most(e, e->rows[r], 1);
+    const size_t prompts = prompts_sort(e);
+    struct qkv_engine_answer *first = oldest_prompt(e, prompts);
+    left = e->step > tokens ? e->step - tokens : !tokens;
+    if (first && left) {
+        tokens += e->counts[first->row] = piece_most(e, first, left / 4 + 1);
+        left -= qkv_min(left, e->counts[first->row]);
+    }
+    for (size_t i = 0; i < prompts && left; i++) {
+        struct qkv_engine_answer *a = e->rows[e->order[i]];
+        const size_t had = e->counts[a->row], piece = qkv_decoder_begins(e->decoder, a->row)
+                                                          ? piece_most(e, a, left)
+                                                          : piece_most(e, a, had + left);
+        e->counts[a->row] = piece;
+        tokens += piece - had;
+        left -= qkv_min(left, piece - had);
+    }
+    return tokens;
+}
+
+/* Whether the scores after token `place` of an answer are wanted. */
+static bool is_scored(const struct qkv_engine_answer *a, size_t place) {
+    const bool told = a->job->request.prompt_probabilities && place + 1 < a->job->prompt.count && place + 1 >= a->told;
+    return told || place + 1 == a->count;
+}
+
+/* Lists the tokens of the batch and those whose scores are wanted; cuts prompts whose scores do not fit. */
+static size_t step_list(struct qkv_engine *e) {
+    size_t n = 0, scored = 0, rows = 0;
+    for (size_t r = 0; r < e->row_count; r++) rows += e->counts[r] > 0;
+    for (size_t r = 0; r < e->row_count; r++) {
+        const struct qkv_engine_answer *a = e->rows[r];
+        const size_t from = a ? e->decoder->reached[r] : 0;
+        size_t k = 0;
+        for (; k < e->counts[r]; k++) {
+            if (is_scored(a, from + k)) {
+                if (scored + rows > e->scored_most) break;
+                e->scored[scored++] = n;
+            }
+            e->ids[n++] = a->ids[from + k];
+        }
+        rows -= e->counts[r] > 0;
+        e->counts[r] = k;
+    }
+    return scored;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* The youngest running answer, which is not the only one; NULL: there is no other. */
+static struct qkv_engine_answer *youngest(const struct qkv_engine *e) {
+    struct qkv_engine_answer *found = NULL;
+    size_t running = 0;
+    for (size_t r = 0; r < e->row_count; r++) {
+        struct qkv_engine_answer *a = e->rows[r];
+        if (!a) continue;
+        running++;
+        if (!found || a->job->id > found->job->id || (a->job == found->job && a->index > found->index)) found = a;
+    }
+    return running > 1 ? found : NULL;
+}
+
+/* Grows the rows; where pages are missing, pages of the past are given away, then answers are put off. *scored: tokens
+ * whose scores there are; *tokens: of the batch, which may be 0. */
+static enum qkv_status step_grow(struct qkv_engine *e, size_t *tokens, size_t *scored) {
+    for (;;) {
+        *tokens = step_choose(e);
+        *scored = step_list(e);
+        if (!*tokens) return QKV_OK;
+        const struct qkv_decoder_input input = {
+            .ids = e->ids, .counts = e->counts, .scored = e->scored, .scored_count = *scored};
+        const enum qkv_status status = qkv_decoder_grow(e->decoder, &input);
+        if (status != QKV_FULL) return status;
+        if (!qkv_engine_forget_one(e)) {
+            struct qkv_engine_answer *last = youngest(e);
+            if (!last) return status;
+            qkv_engine_leave(e, last);
+            e->state.put_off++;
+        }
+        qkv_forgive(e->ctx);
+    }
+}
+
+/* ---- after the batch --------------------------------------------------------------------------------------------- */
+
+/* The other answers of a request continue from the prompt that `a` has read, as far as there are rows. */
+static enum qkv_status step_fork(struct qkv_engine *e, const struct qkv_engine_answer *a, size_t from,
+                                 const float *logits) {
+    struct qkv_decoder *d = e->decoder;
+    struct qkv_engine_job *job = a->job;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < job->request.answers && !status; i++) {
+        struct qkv_engine_answer *other = &job->answers[i];
+        const size_t row = free_row(e);
+        if (row == e->row_count) break;
+        if (other->ended || other->made || other->row != QKV_ENGINE_NO_ROW) continue;
+        qkv_engine_enter(e, other, row);
+        qkv_page_list_fork(d->pool, &d->lists[row], &d->lists[from]);
+        d->reached[row] = d->reached[from];
+        other->cached = d->reached[row];
+        other->known = a->known, other->node = a->node, other->node_hash = a->node_hash;
+        e->state.cached_tokens += d->reached[row];
+        status = qkv_engine_choose(e, other, logits);
+        if (status) qkv_engine_leave(e, other);
+    }
+    return status;
+}
+
+/* The end of a request that makes no tokens. */
+static enum qkv_status step_end_prompt(struct qkv_engine *e, struct qkv_engine_answer *a) {
+    struct qkv_engine_told *told = qkv_engine_tell(e, a);
+    if (!told) return QKV_MEMORY;
+    qkv_engine_end(e, a, QKV_FINISH_LENGTH, told);
+    return QKV_OK;
+}
+
+/* Chooses a token of an answer whose tokens are all read, and of those that continue from it. */
+static enum qkv_status step_token(struct qkv_engine *e, struct qkv_engine_answer *a, const float *logits) {
+    const size_t row = a->row;
+    enum qkv_status status = QKV_OK;
+    if (!a->made && a->job->tokens) status = step_fork(e, a, row, logits);
+    if (!status) status = a->job->tokens ? qkv_engine_choose(e, a, logits) : step_end_prompt(e, a);
+    if (status) qkv_decoder_shorten(e->decoder, row, a->count - 1); /* its scores are made again */
+    return status;
+}
+
+static enum qkv_status step_tell_prompt(struct qkv_engine *e, struct qkv_engine_answer *a, size_t place,
+                                        const float *logits) {
+    enum qkv_status status = QKV_OK;
+    if (!a->told) status = qkv_engine_tell_prompt(e, a, 0, NULL);
+    if (!status && a->told == place + 1) status = qkv_engine_tell_prompt(e, a, place + 1, logits);
+    if (status) qkv_decoder_shorten(e->decoder, a->row, place);
+    return status;
+}
+
+/* Tells all tokens of one row that have scores. */
+static enum qkv_status step_tell_row(struct qkv_engine *e, struct qkv_engine_answer *a, size_t from, size_t count,
+                                     size_t *next) {
+    const size_t vocab = (size_t)e->model->spec.vocab;
+    enum qkv_status status = QKV_OK;
+    for (size_t k = 0; k < count; k++) {
+        const size_t place = from + k;
+        if (!is_scored(a, place)) continue;
+        const float *logits = e->decoder->scores + (*next)++ * vocab;
+        if (status) continue; /* the row is shorter now; its other scores are passed over */
+        status = place + 1 == a->count ? step_token(e, a, logits) : step_tell_prompt(e, a, place, logits);
+        if (a->row == QKV_ENGINE_NO_ROW) break;
+    }
+    return status;
+}
+
+static enum qkv_status step_tell(struct qkv_engine *e) {
+    enum qkv_status first = QKV_OK;
+    size_t next = 0;
+    for (size_t r = 0; r < e->row_count; r++) {
+        struct qkv_engine_answer *a = e->rows[r];
+        const size_t count = e->counts[r];
+        if (!a || !count) continue;
+        e->state.prompt_tokens += a->made ? 0 : count;
+        qkv_engine_keep(e, a);
+        const enum qkv_status status = step_tell_row(e, a, e->decoder->reached[r] - count, count, &next);
+        if (!first) first = status;
+    }
+    return first;
+}
+
+/* The next step takes about as long as one that people do not notice. */
+static void step_adapt(struct qkv_engine *e, size_t tokens, double seconds) {
+    if (!e->adapts) return;
+    if (seconds > STEP_LONG)
+        e->step = qkv_max(STEP_LEAST, (size_t)((double)e->step * STEP_LONG / seconds));
+    else if (seconds < STEP_SHORT && tokens + 1 >= e->step)
+        e->step = qkv_min(e->most, 2 * e->step);
+}
+
+enum qkv_status qkv_engine_step(struct qkv_engine *e, bool *busy) {
+    QKV_CALL(e ? e->ctx : NULL);
+    QKV_NEED(qkv_call, e);
+    const double started = qkv_clock();
+    size_t tokens, scored;
+    enum qkv_status status = qkv_check_cancelled(e->ctx, "answering");
+    if (status) return status;
+    step_admit(e);
+    status = step_grow(e, &tokens, &scored);
+    if (!status && tokens) {
+        e->state.steps++;
+        status = step_tell(e);
+        step_adapt(e, tokens, qkv_clock() - started);
+    }
+    qkv_engine_sweep(e);
+    if (busy) *busy = e->jobs != NULL;
+    return status;
+}
