@@ -126,7 +126,7 @@ enum qkv_status qkv_engine_tell_prompt(struct qkv_engine *engine, struct qkv_eng
 /* ---- prefixes (engine_pages.c) ---- */
 enum qkv_status qkv_engine_prefixes_create(struct qkv_engine *engine);
 void qkv_engine_prefixes_free(struct qkv_engine *engine);
-/* Gives the empty row of an answer the pages of its first positions that the cache has, but for its last token. */
+/* Gives the empty row of an answer the pages of its first positions that the cache has; its last token is read. */
 void qkv_engine_find(struct qkv_engine *engine, struct qkv_engine_answer *answer);
 /* Makes the full pages of an answer's row known. */
 void qkv_engine_keep(struct qkv_engine *engine, struct qkv_engine_answer *answer);
