@@ -75,35 +75,41 @@ int cli_talk_set(struct cli_talk_style *style, const char *pair) {
 
 /* The ids of a text, in memory of malloc; in front of a plain talk those that the tokenizer adds before any text, which
  * a template writes itself. */
-static int template_ids(struct qkv_context *ctx, const struct cli_talk_style *style,
-                        const struct qkv_tokenizer *tokenizer, const struct qkv_rendered *text, int32_t **ids,
-                        size_t *count) {
+static enum qkv_status template_ids(struct qkv_context *ctx, const struct cli_talk_style *style,
+                                    const struct qkv_tokenizer *tokenizer, const struct qkv_rendered *text,
+                                    int32_t **ids, size_t *count) {
     const int32_t *before = NULL, *after;
     size_t before_count = 0, after_count = 0, made_count = 0;
     int32_t *made = NULL;
-    if (qkv_tokenizer_encode(ctx, tokenizer, text->text, text->size, true, &made, &made_count)) return cli_broken(ctx);
+    const enum qkv_status status =
+        qkv_tokenizer_encode(ctx, tokenizer, text->text, text->size, true, &made, &made_count);
+    if (status) return status;
     if (style->plain) qkv_tokenizer_template(tokenizer, &before, &before_count, &after, &after_count);
     *count = before_count + made_count;
     *ids = malloc((*count + 1) * sizeof **ids);
     if (*ids && before_count) memcpy(*ids, before, before_count * sizeof **ids);
     if (*ids && made_count) memcpy(*ids + before_count, made, made_count * sizeof **ids);
     qkv_free(made);
-    return *ids ? CLI_DONE : cli_failed("out of memory");
+    return *ids ? QKV_OK : QKV_MEMORY;
+}
+
+enum qkv_status cli_talk_ids(struct qkv_context *ctx, const struct cli_talk_style *style,
+                             const struct qkv_tokenizer *tokenizer, const json_t *talk, struct qkv_rendered *text,
+                             int32_t **ids, size_t *count) {
+    char *json = json_dumps(talk, JSON_COMPACT);
+    *text = (struct qkv_rendered){0};
+    *ids = NULL, *count = 0;
+    enum qkv_status status =
+        json ? qkv_chat_template_render(ctx, style->template, &style->options, json, strlen(json), text) : QKV_MEMORY;
+    free(json);
+    return status ? status : template_ids(ctx, style, tokenizer, text, ids, count);
 }
 
 int cli_talk_encode(struct qkv_context *ctx, const struct cli_talk_style *style, const struct qkv_model *model,
                     const json_t *messages, struct qkv_rendered *text, int32_t **ids, size_t *count) {
-    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
-    char *talk = json_dumps(messages, JSON_COMPACT);
-    *text = (struct qkv_rendered){0};
-    *ids = NULL, *count = 0;
-    if (!talk) return cli_failed("out of memory");
-    int code = CLI_DONE;
-    if (qkv_chat_template_render(ctx, style->template, &style->options, talk, strlen(talk), text))
-        code = cli_broken(ctx);
-    free(talk);
-    if (code == CLI_DONE) code = template_ids(ctx, style, tokenizer, text, ids, count);
-    return code;
+    const enum qkv_status status = cli_talk_ids(ctx, style, qkv_model_tokenizer(model), messages, text, ids, count);
+    if (status && !*qkv_message(ctx)) return cli_failed("out of memory");
+    return status ? cli_broken(ctx) : CLI_DONE;
 }
 
 struct cli_texts cli_talk_stops(const struct cli_talk_style *style, const struct cli_texts *given) {

@@ -117,6 +117,7 @@ struct cli_command {
     const char *const *writes;
     /* true: existing ones are replaced only with --force; false: the work itself decides */
     bool replaces;
+    bool appends; /* what is in its CLI_WRITE stays, without --force: the work goes on there */
     bool (*writes_file)(const void *values); /* whether its CLI_FOLDER names a file to write; NULL: never */
     bool presets;                            /* the help lists the presets */
     enum cli_ranks ranks;
@@ -127,6 +128,7 @@ const struct cli_command *cli_train(void);
 const struct cli_command *cli_new(void);
 const struct cli_command *cli_generate(void);
 const struct cli_command *cli_chat(void);
+const struct cli_command *cli_batch(void);
 const struct cli_command *cli_translate(void);
 const struct cli_command *cli_classify(void);
 const struct cli_command *cli_fill(void);

@@ -30,6 +30,10 @@ int cli_talk_set_text(struct cli_talk_style *style, const char *key, const char 
  * free. */
 int cli_talk_encode(struct qkv_context *ctx, const struct cli_talk_style *style, const struct qkv_model *model,
                     const json_t *messages, struct qkv_rendered *text, int32_t **ids, size_t *count);
+/* The same without a message for people, of a talk: messages, or an object with "messages" and more. */
+enum qkv_status cli_talk_ids(struct qkv_context *ctx, const struct cli_talk_style *style,
+                             const struct qkv_tokenizer *tokenizer, const json_t *talk, struct qkv_rendered *text,
+                             int32_t **ids, size_t *count);
 /* The stop texts of answers: those of the command line, and for plain text where the next speaker begins. The list is
  * the caller's; items NULL without memory. */
 struct cli_texts cli_talk_stops(const struct cli_talk_style *style, const struct cli_texts *given);

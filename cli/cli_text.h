@@ -38,6 +38,10 @@ struct cli_sampling {
 #define CLI_SAMPLING_ROW(kind, type, letter, name, argument, field, ...)                                               \
     { kind, letter, name, argument, offsetof(type, sampling.field), .subject = "sampling", __VA_ARGS__ }
 #define CLI_SAMPLING(type)                                                                                             \
+    CLI_SAMPLING_WITHOUT_SEED(type),                                                                                   \
+        CLI_SAMPLING_ROW(CLI_COUNT, type, 's', "seed", "N", seed, .help = "seed of the random choices",                \
+                         .high = INT64_MAX, .before = "from the clock; shown at the end")
+#define CLI_SAMPLING_WITHOUT_SEED(type)                                                                                \
     CLI_SAMPLING_ROW(CLI_REAL, type, 0, "temp", "X", temperature,                                                      \
                      .help = "temperature; 0 takes the likeliest token, 1 is the model's own distribution",            \
                      .high = CLI_ENDLESS, .before = "0.8" CLI_FOLDER_VALUE "; 0 for a published model without it"),    \
@@ -56,9 +60,7 @@ struct cli_sampling {
                          .before = "1" CLI_FOLDER_VALUE),                                                              \
         CLI_SAMPLING_ROW(CLI_COUNT, type, 0, "repeat-last", "N", repeat_last,                                          \
                          .help = "with --repeat-penalty: number of recent tokens that it applies to (0: all)",         \
-                         .high = INT32_MAX, .before = "64; 0 if the penalty comes from generation_config.json"),       \
-        CLI_SAMPLING_ROW(CLI_COUNT, type, 's', "seed", "N", seed, .help = "seed of the random choices",                \
-                         .high = INT64_MAX, .before = "from the clock; shown at the end")
+                         .high = INT32_MAX, .before = "64; 0 if the penalty comes from generation_config.json")
 /* Sets the sampling and the end tokens of `o`: the command line, else the model's folder, else defaults. An option that
  * chooses among tokens turns sampling on where the folder asks for the likeliest token; so does `chooses`. */
 void cli_sampling_settle(const struct cli_sampling *sampling, const struct qkv_model *model, bool chooses,

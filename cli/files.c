@@ -27,7 +27,7 @@ static int files_add_output(struct files_list *list, const struct cli_command *c
     files_add(list, folder ? QKV_PATH_FOLDER : QKV_PATH_WRITE, path);
     if (list->count == before) return CLI_DONE;
     struct qkv_path *added = &list->items[before];
-    added->force = force || (folder && !command->replaces);
+    added->force = force || command->appends || (folder && !command->replaces);
     added->files = folder ? command->writes : NULL;
     while (added->files && added->files[added->file_count]) added->file_count++;
     return CLI_DONE;

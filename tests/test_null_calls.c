@@ -41,6 +41,7 @@ static struct {
     struct qkv_gguf_notes *gguf_notes;
     struct qkv_chat_template *chat_template;
     struct qkv_importance *importance;
+    struct qkv_engine *engine;
 } given;
 static enum qkv_status given_status;
 static _Alignas(64) char given_room[ROOMS][1 << 16]; /* zeros; one for each parameter */
@@ -145,6 +146,7 @@ static void make_objects(void) {
     assert_ok(given.context, qkv_trainer_create(given.context, &spec, &made_train_options, fixture_run("null_run"),
                                                 NULL, NULL, &given.trainer));
     assert_ok(given.context, qkv_importance_create(given.model, &given.importance));
+    assert_ok(given.context, qkv_engine_create(given.model, NULL, &given.engine));
 }
 
 /* In the child: what is wrong with the call, in its exit code. */

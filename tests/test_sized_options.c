@@ -98,6 +98,22 @@ static enum qkv_status call_qkv_generate_several(void *options) {
     return qkv_generate_several(model, "a", 1, options, 2, write_one, NULL, NULL);
 }
 
+static enum qkv_status call_qkv_engine_create(void *options) {
+    struct qkv_engine *engine;
+    const enum qkv_status status = qkv_engine_create(model, options, &engine);
+    qkv_engine_free(engine);
+    return status;
+}
+
+static enum qkv_status call_qkv_engine_submit(void *options) {
+    struct qkv_engine *engine;
+    uint64_t id;
+    enum qkv_status status = qkv_engine_create(model, NULL, &engine);
+    if (!status) status = qkv_engine_submit(engine, options, &id);
+    qkv_engine_free(engine);
+    return status;
+}
+
 /* Without ids, which is refused after the options are taken. */
 static enum qkv_status call_qkv_session_generate(void *options) {
     struct qkv_session *session;
@@ -273,6 +289,8 @@ static enum qkv_status call_qkv_rank_plan(void *options) {
     X(qkv_generate, qkv_generate_options)                                                                              \
     X(qkv_generate_several, qkv_generate_options)                                                                      \
     X(qkv_session_generate, qkv_generate_options)                                                                      \
+    X(qkv_engine_create, qkv_engine_options)                                                                           \
+    X(qkv_engine_submit, qkv_engine_request)                                                                           \
     X(qkv_module_create, qkv_module_options)                                                                           \
     X(qkv_output_check, qkv_output_options)                                                                            \
     X(qkv_output_begin, qkv_output_options)                                                                            \
@@ -312,6 +330,8 @@ INIT(qkv_needs_options, qkv_needs_options_init)
 INIT(qkv_model_open_options, qkv_model_open_options_init)
 INIT(qkv_session_options, qkv_session_options_init)
 INIT(qkv_generate_options, qkv_generate_options_init)
+INIT(qkv_engine_options, qkv_engine_options_init)
+INIT(qkv_engine_request, qkv_engine_request_init)
 INIT(qkv_module_options, qkv_module_options_init)
 INIT(qkv_output_options, qkv_output_options_init)
 INIT(qkv_gguf_options, qkv_gguf_options_init)

@@ -1,0 +1,228 @@
+/* api_answer.c: answers, gathered from events and written as JSON. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+bool cli_api_owns(const struct cli_api_request *r, const struct qkv_engine_event *event) {
+    for (size_t i = 0; i < r->prompt_count; i++)
+        if (r->prompts[i].engine_id == event->request) return true;
+    return false;
+}
+
+static bool take_text(struct cli_api_choice *c, const char *text, size_t size) {
+    if (c->size + size + 1 > c->room) {
+        const size_t room = 2 * (c->size + size + 1);
+        char *grown = realloc(c->text, room);
+        if (!grown) return false;
+        c->text = grown;
+        c->room = room;
+    }
+    memcpy(c->text + c->size, text, size);
+    c->size += size;
+    c->text[c->size] = 0;
+    return true;
+}
+
+static bool take_token(struct cli_api_choice *c, const struct qkv_engine_event *event) {
+    if (c->count == c->token_room) {
+        const size_t room = c->count ? 2 * c->count : 16;
+        struct cli_api_token *grown = realloc(c->tokens, room * sizeof *grown);
+        if (!grown) return false;
+        c->tokens = grown;
+        c->token_room = room;
+    }
+    struct cli_api_token *token = &c->tokens[c->count++];
+    *token = (struct cli_api_token){.score = event->token, .top_count = event->top_count, .prompt = event->prompt};
+    if (event->top_count) memcpy(token->top, event->top, event->top_count * sizeof *token->top);
+    return true;
+}
+
+bool cli_api_take(struct cli_api_request *r, const struct qkv_engine_event *event) {
+    size_t prompt = 0;
+    while (r->prompts[prompt].engine_id != event->request) prompt++;
+    struct cli_api_choice *c = &r->choices[prompt * r->ask.answers + event->answer];
+    const bool wanted = r->ask.log_probabilities && event->token.id >= 0;
+    if (event->size && !take_text(c, event->text, event->size)) return false;
+    if (wanted && !take_token(c, event)) return false;
+    if (event->finish == QKV_FINISH_NONE) return true;
+    c->finish = event->finish;
+    r->open--;
+    r->prompt_tokens += event->answer ? 0 : event->prompt_tokens;
+    r->cached_tokens += event->answer ? 0 : event->cached_tokens;
+    r->tokens += event->tokens;
+    if (event->finish == QKV_FINISH_FAILED) {
+        cli_api_refuse(&r->error, "", "%s", event->message);
+        r->error.status = 500;
+    }
+    return true;
+}
+
+/* ---- tokens ------------------------------------------------------------------------------------------------------ */
+
+static const char *token_text(const struct cli_api *api, int32_t id, size_t *size) {
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(api->model);
+    const char *text = tokenizer ? qkv_tokenizer_token(tokenizer, id, size) : NULL;
+    if (!text) *size = 0;
+    return text ? text : "";
+}
+
+/* {"token", "logprob", "bytes"} of a chat, open. */
+static void put_chat_token(const struct cli_api *api, struct qkv_token_score score, struct qkv_json *out) {
+    size_t size;
+    const char *text = token_text(api, score.id, &size);
+    qkv_json_begin(out, '{');
+    qkv_json_key(out, "token");
+    qkv_json_string(out, text, size);
+    qkv_json_put_number(out, "logprob", score.log_probability, 9);
+    qkv_json_key(out, "bytes");
+    qkv_json_begin(out, '[');
+    for (size_t i = 0; i < size; i++) qkv_json_count(out, (unsigned char)text[i]);
+    qkv_json_end(out, ']');
+}
+
+static void put_chat_tokens(const struct cli_api *api, const struct cli_api_choice *c, struct qkv_json *out) {
+    qkv_json_begin(out, '{');
+    qkv_json_key(out, "content");
+    qkv_json_begin(out, '[');
+    for (size_t i = 0; i < c->count; i++) {
+        put_chat_token(api, c->tokens[i].score, out);
+        qkv_json_key(out, "top_logprobs");
+        qkv_json_begin(out, '[');
+        for (size_t k = 0; k < c->tokens[i].top_count; k++) {
+            put_chat_token(api, c->tokens[i].top[k], out);
+            qkv_json_end(out, '}');
+        }
+        qkv_json_end(out, ']');
+        qkv_json_end(out, '}');
+    }
+    qkv_json_end(out, ']');
+    qkv_json_end(out, '}');
+}
+
+/* The likeliest tokens of a completion's token; the first token of a prompt has none. */
+static void put_top(const struct cli_api *api, const struct cli_api_token *token, struct qkv_json *out) {
+    if (!token->top_count) {
+        qkv_json_raw(out, "null");
+        return;
+    }
+    qkv_json_begin(out, '{');
+    for (size_t k = 0; k < token->top_count; k++) {
+        size_t size;
+        const char *text = token_text(api, token->top[k].id, &size);
+        qkv_json_key_bytes(out, text, size);
+        qkv_json_number(out, token->top[k].log_probability, 9);
+    }
+    qkv_json_end(out, '}');
+}
+
+static void put_tokens(const struct cli_api *api, const struct cli_api_choice *c, struct qkv_json *out) {
+    size_t size, at = 0;
+    qkv_json_begin(out, '{');
+    qkv_json_key(out, "tokens");
+    qkv_json_begin(out, '[');
+    for (size_t i = 0; i < c->count; i++) {
+        const char *text = token_text(api, c->tokens[i].score.id, &size);
+        qkv_json_string(out, text, size);
+    }
+    qkv_json_end(out, ']');
+    qkv_json_key(out, "token_logprobs");
+    qkv_json_begin(out, '[');
+    for (size_t i = 0; i < c->count; i++)
+        if (i || !c->tokens[i].prompt)
+            qkv_json_number(out, c->tokens[i].score.log_probability, 9);
+        else
+            qkv_json_raw(out, "null");
+    qkv_json_end(out, ']');
+    qkv_json_key(out, "top_logprobs");
+    qkv_json_begin(out, '[');
+    for (size_t i = 0; i < c->count; i++) put_top(api, &c->tokens[i], out);
+    qkv_json_end(out, ']');
+    qkv_json_key(out, "text_offset");
+    qkv_json_begin(out, '[');
+    for (size_t i = 0; i < c->count; i++, at += size) {
+        qkv_json_count(out, at);
+        token_text(api, c->tokens[i].score.id, &size);
+    }
+    qkv_json_end(out, ']');
+    qkv_json_end(out, '}');
+}
+
+/* ---- the answer -------------------------------------------------------------------------------------------------- */
+
+static const char *finish_name(enum qkv_finish finish) {
+    return finish == QKV_FINISH_STOP ? "stop" : finish == QKV_FINISH_LENGTH ? "length" : "cancelled";
+}
+
+/* The text of a completion; with echo, after its prompt. */
+static void put_completion(const struct cli_api *api, const struct cli_api_request *r, const struct cli_api_choice *c,
+                           size_t prompt, struct qkv_json *out) {
+    const struct cli_api_prompt *p = &r->prompts[prompt];
+    char *text = NULL;
+    size_t size = 0;
+    if (r->values.echo > 0 && p->ids && qkv_model_tokenizer(api->model))
+        qkv_tokenizer_decode(api->ctx, qkv_model_tokenizer(api->model), p->ids, p->count, &text, &size);
+    const char *before = r->values.echo <= 0 ? "" : p->ids ? (text ? text : "") : p->text;
+    const size_t before_size = r->values.echo <= 0 ? 0 : p->ids ? size : p->size;
+    char *all = malloc(before_size + c->size + 1);
+    qkv_json_key(out, "text");
+    if (all) {
+        memcpy(all, before, before_size);
+        if (c->size) memcpy(all + before_size, c->text, c->size);
+    }
+    qkv_json_string(out, all ? all : "", all ? before_size + c->size : 0);
+    free(all);
+    qkv_free(text);
+}
+
+static void put_choice(const struct cli_api *api, const struct cli_api_request *r, size_t i, struct qkv_json *out) {
+    const struct cli_api_choice *c = &r->choices[i];
+    qkv_json_begin(out, '{');
+    qkv_json_put_count(out, "index", i);
+    if (r->chat) {
+        qkv_json_key(out, "message");
+        qkv_json_begin(out, '{');
+        qkv_json_put_text(out, "role", "assistant");
+        qkv_json_key(out, "content");
+        qkv_json_string(out, c->text ? c->text : "", c->size);
+        qkv_json_put_raw(out, "refusal", "null");
+        qkv_json_end(out, '}');
+    } else {
+        put_completion(api, r, c, i / r->ask.answers, out);
+    }
+    qkv_json_key(out, "logprobs");
+    if (!r->ask.log_probabilities)
+        qkv_json_raw(out, "null");
+    else
+        (r->chat ? put_chat_tokens : put_tokens)(api, c, out);
+    qkv_json_put_text(out, "finish_reason", finish_name(c->finish));
+    qkv_json_end(out, '}');
+}
+
+void cli_api_put_answer(const struct cli_api *api, const struct cli_api_request *r, uint64_t number, int64_t created,
+                        struct qkv_json *out) {
+    char id[64];
+    snprintf(id, sizeof id, "%s-%llu", r->chat ? "chatcmpl" : "cmpl", (unsigned long long)number);
+    qkv_json_begin(out, '{');
+    qkv_json_put_text(out, "id", id);
+    qkv_json_put_text(out, "object", r->chat ? "chat.completion" : "text_completion");
+    qkv_json_put_integer(out, "created", created);
+    qkv_json_put_text(out, "model", api->name);
+    qkv_json_key(out, "choices");
+    qkv_json_begin(out, '[');
+    for (size_t i = 0; i < r->choice_count; i++) put_choice(api, r, i, out);
+    qkv_json_end(out, ']');
+    qkv_json_key(out, "usage");
+    qkv_json_begin(out, '{');
+    qkv_json_put_count(out, "prompt_tokens", r->prompt_tokens);
+    qkv_json_put_count(out, "completion_tokens", r->tokens);
+    qkv_json_put_count(out, "total_tokens", r->prompt_tokens + r->tokens);
+    qkv_json_key(out, "prompt_tokens_details");
+    qkv_json_begin(out, '{');
+    qkv_json_put_count(out, "cached_tokens", r->cached_tokens);
+    qkv_json_end(out, '}');
+    qkv_json_end(out, '}');
+    qkv_json_end(out, '}');
+}
