@@ -9,18 +9,19 @@ try 0 train run 4 --quiet
 
 # field NAME KEY: a value of the answer to a request, as it stands in the line of JSON.
 field() {
-    grep -F "\"custom_id\": \"$1\"," answers.jsonl | grep -oE "\"$2\": (\"([^\"\\\\]|\\\\.)*\"|[0-9.-]+|null)" | head -1 | cut -d' ' -f2-
+    grep -F "\"custom_id\": \"$1\"," answers.jsonl \
+        | grep -oE "\"$2\": (\"([^\"\\\\]|\\\\.)*\"|[0-9.-]+|null)" | head -1 | cut -d' ' -f2-
 }
 # batch OPTIONS...: all requests, from the beginning.
 batch() { "$QKV" batch run --input requests.jsonl --output answers.jsonl --force "$@" >out 2>err; }
 
 # ---- each answer is the one that the request gets alone ----
 cat >requests.jsonl <<'END'
-{"custom_id": "greedy", "method": "POST", "url": "/v1/completions", "body": {"prompt": "the king", "max_tokens": 12, "temperature": 0}}
+{"custom_id": "greedy", "url": "/v1/completions", "body": {"prompt": "the king", "max_tokens": 12, "temperature": 0}}
 
 {"prompt": "a queen", "max_tokens": 9, "temperature": 0.7, "seed": 11, "top_k": 20}
 {"prompt": "the king sees", "n": 3, "max_tokens": 7, "temperature": 1.1, "seed": 4}
-{"custom_id": "stop", "prompt": "the king", "max_tokens": 30, "temperature": 0, "stop": ["e", "a", "s", "t", "n", "i", "h", "o", "g", "k", "q", "l", "r", "\n", " "]}
+{"custom_id":"stop","prompt":"the king","temperature":0,"stop":["e","a","s","t","n","i","h","o","g","k","q","\n"," "]}
 {"custom_id": "several", "prompt": ["one", "this fool"], "max_tokens": 5, "temperature": 0, "echo": true}
 {"custom_id": "unsaid", "prompt": "ghost"}
 END
@@ -49,11 +50,12 @@ has out '^\{"file": "answers.jsonl", "requests": 6, "answered": 6, "refused": 0,
 # ---- log-probabilities ----
 cat >requests.jsonl <<'END'
 {"custom_id": "echo", "prompt": "the king sees a queen", "max_tokens": 0, "logprobs": 3, "echo": true}
-{"custom_id": "chat", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "logprobs": true, "top_logprobs": 2}
+{"custom_id":"chat","messages":[{"role":"user","content":"hi"}],"max_tokens":3,"logprobs":true,"top_logprobs":2}
 END
 batch || fail "log-probabilities: exit code $?"
-grep -F '"echo"' answers.jsonl | grep -qE '"token_logprobs": \[null, -[0-9.]+,' || fail "a prompt without log-probabilities"
-grep -F '"chat"' answers.jsonl | grep -qE '"logprobs": \{"content": \[\{"token": ".*", "logprob": -[0-9.]+, "bytes": \[' \
+grep -F '"echo"' answers.jsonl | grep -qE '"token_logprobs": \[null, -[0-9.]+,' \
+    || fail "a prompt without log-probabilities"
+grep -F '"chat"' answers.jsonl | grep -qE '"content": \[\{"token": ".*", "logprob": -[0-9.]+, "bytes": \[' \
     || fail "a chat without log-probabilities"
 has err '^qkv: the talk is plain text'
 # Their sum is the loss of qkv eval, whose first token counts no more than this one's.
@@ -77,7 +79,7 @@ no JSON
 {"custom_id": "url", "url": "/v1/embeddings", "body": {"prompt": "a"}}
 {"custom_id": "id", "prompt": [3, 99999]}
 {"custom_id": "bias", "prompt": "a", "logit_bias": {"x": 1}}
-{"custom_id": "long", "prompt": "the king sees the queen. the king sees the queen. the king sees the queen.", "max_tokens": 3}
+{"custom_id": "long", "prompt": "the king sees the queen. the king sees the queen. the king sees the queen."}
 {"custom_id": "empty stop", "prompt": "a", "stop": ""}
 {"custom_id": "fine", "prompt": "a", "max_tokens": 2, "user": "me", "logit_bias": null}
 {"custom_id": "list", "prompt": []}
@@ -94,12 +96,14 @@ for fault in 'field|max_tokenz.*did you mean max_tokens' 'line-2|no JSON' 'range
     'line-15|must be an object'; do
     checks=$((checks + 1))
     line=$(grep -F "\"custom_id\": \"${fault%%|*}\"," answers.jsonl)
-    [[ $line == *'"status_code": 400'* && $line == *invalid_request_error* ]] && grep -qE "${fault#*|}" <<<"$line" ||
-        fail "${fault%%|*}: $line"
+    [[ $line == *'"status_code": 400'* && $line == *invalid_request_error* ]] && grep -qE "${fault#*|}" <<<"$line" \
+        || fail "${fault%%|*}: $line"
 done
 
 # ---- answers that are there stay ----
-for i in 1 2 3 4 5; do echo "{\"custom_id\": \"r$i\", \"prompt\": \"the king $i\", \"max_tokens\": 4}"; done >requests.jsonl
+for i in 1 2 3 4 5; do
+    echo "{\"custom_id\": \"r$i\", \"prompt\": \"the king $i\", \"max_tokens\": 4}"
+done >requests.jsonl
 batch --seed 3
 cp answers.jsonl all.jsonl
 { head -2 all.jsonl; sed -n 3p all.jsonl | head -c 50; } >answers.jsonl
