@@ -146,7 +146,8 @@ static int batch_answer(struct cli_batch *b, size_t ahead, uint64_t seed, struct
             if (!code && more && json_is_false(json_object_get(b->names, line.name)))
                 code = batch_begin(b, &line, seed);
         }
-        if (!code && qkv_engine_step(b->api.engine, NULL)) code = cli_broken(b->api.ctx);
+        const enum qkv_status status = code ? QKV_OK : qkv_engine_step(b->api.engine, NULL);
+        if (status) code = status == QKV_STOPPED && cli_stopping ? CLI_INTERRUPTED : cli_broken(b->api.ctx);
         if (!code) code = batch_hear(b);
         if (!cli_task_progress(task, "answering", (double)(b->had + b->answered + b->refused), (double)total) && !code)
             code = CLI_INTERRUPTED;

@@ -119,6 +119,25 @@ refuse 1 'answers.jsonl, line 6, answers no request of requests.jsonl; .*--force
     "$QKV" batch run --input requests.jsonl --output answers.jsonl
 same "$(wc -l <answers.jsonl)" 6 "answers of a refused command"
 
+# ---- interrupted ----
+for i in $(seq 300); do echo "{\"prompt\": \"the king $i\", \"max_tokens\": 20}"; done >requests.jsonl
+batch --seed 3 && cp answers.jsonl all.jsonl
+rm answers.jsonl
+"$QKV" batch run --input requests.jsonl --output answers.jsonl --seed 3 --rows 2 >out 2>err &
+pid=$!
+while [ "$(wc -l <answers.jsonl 2>/dev/null || echo 0)" -lt 2 ] && kill -0 $pid 2>/dev/null; do sleep 0.05; done
+kill -INT $pid 2>/dev/null
+wait $pid
+code=$?
+if [ $code != 0 ]; then # it may have been done before
+    same $code 130 "the exit code of an interrupted command"
+    has err '^qkv: answers.jsonl has [0-9]+ of 300 answers; the same command goes on$'
+    hasnt err 'cancel'
+fi
+try 0 "$QKV" batch run --input requests.jsonl --output answers.jsonl --seed 3
+normal() { sed -E 's/"(created|cached_tokens)": [0-9]+//g' "$1" | sort; }
+same "$(normal answers.jsonl | cksum)" "$(normal all.jsonl | cksum)" "answers after an interruption"
+
 # ---- the command line ----
 refuse 2 'name a model: .*batch MODEL --input FILE' "$QKV" batch
 refuse 2 'name a file of requests' "$QKV" batch run --output x.jsonl
