@@ -56,7 +56,26 @@
     X(marian)                                                                                                          \
     X(vit)                                                                                                             \
     X(whisper)                                                                                                         \
-    X(gpt_bigcode)
+    X(gpt_bigcode)                                                                                                     \
+    X(olmo)                                                                                                            \
+    X(olmo3)                                                                                                           \
+    X(cohere2)                                                                                                         \
+    X(gpt_neo)                                                                                                         \
+    X(glm)                                                                                                             \
+    X(glm4)                                                                                                            \
+    X(glm4_moe)                                                                                                        \
+    X(minimax_m2)                                                                                                      \
+    X(ernie4_5)                                                                                                        \
+    X(ernie4_5_moe)                                                                                                    \
+    X(exaone4)                                                                                                         \
+    X(seed_oss)                                                                                                        \
+    X(stablelm)                                                                                                        \
+    X(granitemoe)                                                                                                      \
+    X(granitemoeshared)                                                                                                \
+    X(dots1)                                                                                                           \
+    X(arcee)                                                                                                           \
+    X(helium)                                                                                                          \
+    X(vaultgemma)
 
 /* A part of config.json that selects settings of the spec. */
 struct qkv_family_rule {
@@ -85,7 +104,7 @@ struct qkv_family_layers {
      * config.json is read back. */
     void (*write)(json_t *config, const json_t *values);
     /* keys that `kind` reads: whole numbers, and a list of layers or of one type per layer; NULL: none */
-    const char *numbers[2], *layers;
+    const char *numbers[3], *layers;
 };
 
 /* The order in which rows of several of our weights are in one tensor of theirs. */
@@ -174,9 +193,10 @@ extern const struct qkv_family *const qkv_families[]; /* in the order of the lis
 /* Tables that families share (family_shared.c). */
 extern const struct qkv_family_rule qkv_family_activations[], qkv_family_gates[], qkv_family_ties[],
     qkv_family_flags[], /* a choice by true or false */
-    qkv_family_gpt_scales[], qkv_family_attention_biases[], qkv_family_ffn_biases[], qkv_family_latent_biases[];
+    qkv_family_gpt_scales[], qkv_family_attention_biases[], qkv_family_ffn_biases[], qkv_family_latent_biases[],
+    qkv_family_query_biases[], qkv_family_head_norms[];
 extern const struct qkv_family_tensor qkv_family_llama_tensors[], qkv_family_gemma_tensors[],
-    qkv_family_deepseek_tensors[], qkv_family_bart_tensors[];
+    qkv_family_deepseek_tensors[], qkv_family_bart_tensors[], qkv_family_output_norms[];
 extern const struct qkv_family_rule qkv_family_t5_feed_forwards[], qkv_family_head_biases[];
 /* Classes that exist for any decoder: the language model, classifiers of texts by their last token and of tokens,
  * answers to questions (two classes of tokens: where an answer begins, and where it ends), and the decoder alone. */
@@ -236,11 +256,15 @@ extern const struct qkv_family_tensor qkv_family_gguf_t5[];
 extern const struct qkv_family_layers qkv_family_even_windows, qkv_family_listed_windows, qkv_family_qwen_layers;
 int qkv_family_qwen_sparse(const json_t *config, int layer, int listed);
 void qkv_family_write_qwen_sparse(json_t *config, const json_t *values);
+/* Windows of all layers but every sliding_window_pattern-th one. */
+int qkv_family_period_window(const json_t *config, int layer, int listed);
 /* Writes use_sliding_window: whether the name of a kind contains "sliding". */
 void qkv_family_write_windows(json_t *config, const json_t *names);
 /* DeepSeek: whether a layer is one of the first ones, which have no experts. */
 bool qkv_family_first_dense(const json_t *config, int layer);
 void qkv_family_write_first_dense(json_t *config, const json_t *values);
+/* The first layers have no experts; the others choose them by corrected scores, as DeepSeek V3. */
+extern const struct qkv_family_layers qkv_family_corrected_layers;
 /* Settings of LLaMA and its descendants, and their rotation, of a stack or of a kind of layer. */
 #define QKV_FAMILY_LLAMA_STEM                                                                                          \
     "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; "                                      \
@@ -264,6 +288,57 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values);
     QKV_FAMILY_SPARSE                                                                                                  \
     "ffn.d_ff=$moe_intermediate_size; ffn.experts.count=$n_routed_experts; "                                           \
     "ffn.experts.scale=$routed_scaling_factor; ffn.experts.shared=$n_shared_experts:shared; "
+#define QKV_FAMILY_CORRECTED_SPARSE                                                                                    \
+    QKV_FAMILY_DEEPSEEK_SPARSE "ffn.experts.scores='sigmoid'; ffn.experts.correction=true; "                           \
+                               "ffn.experts.normalize=$norm_topk_prob; ffn.experts.groups=$n_group; "                  \
+                               "ffn.experts.top_groups=$topk_group; ffn.experts.group_score='top2'"
+#define QKV_FAMILY_SHARED_EXPERTS                                                                                      \
+    {"ffn.shared.gate", "model.layers.{N}.mlp.shared_experts.gate_proj", 0, 0, NULL},                                  \
+        {"ffn.shared.up", "model.layers.{N}.mlp.shared_experts.up_proj", 0, 0, NULL}, {                                \
+        "ffn.shared.down", "model.layers.{N}.mlp.shared_experts.down_proj", 0, 0, NULL                                 \
+    }
+/* Norms of the queries and keys of each head. */
+#define QKV_FAMILY_HEAD_NORMS                                                                                          \
+    "decoder.attention.qk_norm.kind='rmsnorm'; decoder.attention.qk_norm.eps=$rms_norm_eps; "                          \
+    "decoder.attention.qk_norm.over='head'"
+/* Gemma 2 without the placement of its norms. */
+#define QKV_FAMILY_GEMMA2_DEFAULTS                                                                                     \
+    "vocab_size=256000; hidden_size=2304; intermediate_size=9216; num_hidden_layers=26; num_attention_heads=8; "       \
+    "num_key_value_heads=4; head_dim=256; max_position_embeddings=8192; rms_norm_eps=1e-6; rope_theta=10000.0; "       \
+    "rope_scaling=null; tie_word_embeddings=true; attention_bias=false; hidden_activation='gelu_pytorch_tanh'; "       \
+    "query_pre_attn_scalar=256; sliding_window=4096; attn_logit_softcapping=50.0; final_logit_softcapping=30.0"
+#define QKV_FAMILY_GEMMA2_SPEC                                                                                         \
+    QKV_FAMILY_LLAMA_SPEC                                                                                              \
+    "decoder.ffn.bias=false; decoder.embed.scale=$hidden_size:sqrt; decoder.norm.kind='rmsnorm_plus_one'; "            \
+    "decoder.norm.eps=$rms_norm_eps; decoder.attention.scale=$query_pre_attn_scalar:rsqrt; "                           \
+    "decoder.attention.softcap=$attn_logit_softcapping:zero; head.softcap=$final_logit_softcapping:zero; "
+/* Granite's multipliers, and Granite with experts. */
+#define QKV_FAMILY_GRANITE_MULTIPLIERS                                                                                 \
+    "decoder.norm.placement='pre'; decoder.embed.scale=$embedding_multiplier; "                                        \
+    "decoder.attention.scale=$attention_multiplier; decoder.residual_scale=$residual_multiplier; "                     \
+    "head.scale=$logits_scaling:reciprocal"
+#define QKV_FAMILY_GRANITEMOE_DEFAULTS                                                                                 \
+    "vocab_size=32000; hidden_size=4096; intermediate_size=11008; num_hidden_layers=32; num_attention_heads=32; "      \
+    "num_key_value_heads=null; head_dim=null; hidden_act='silu'; max_position_embeddings=2048; rms_norm_eps=1e-6; "    \
+    "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false; attention_bias=false; "                         \
+    "embedding_multiplier=1.0; attention_multiplier=1.0; residual_multiplier=1.0; logits_scaling=1.0; "                \
+    "num_local_experts=8; num_experts_per_tok=2"
+#define QKV_FAMILY_GRANITEMOE_SPEC                                                                                     \
+    QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_RMSNORM QKV_FAMILY_GRANITE_MULTIPLIERS                                            \
+        "; decoder.ffn.bias=false; decoder.ffn.experts.count=$num_local_experts; "                                     \
+        "decoder.ffn.experts.top_k=$num_experts_per_tok; decoder.ffn.experts.scores='chosen'; "                        \
+        "decoder.ffn.experts.balance_loss=0"
+extern const struct qkv_family_choice qkv_family_granitemoe_choices[];
+extern const struct qkv_family_tensor qkv_family_granitemoe_tensors[];
+/* GLM-4: keys, and a rotation of neighbouring channels of part of a head. */
+#define QKV_FAMILY_GLM_DEFAULTS                                                                                        \
+    "vocab_size=151552; hidden_size=4096; intermediate_size=13696; num_hidden_layers=40; num_attention_heads=32; "     \
+    "num_key_value_heads=2; head_dim=128; hidden_act='silu'; max_position_embeddings=131072; "                         \
+    "rms_norm_eps=1.5625e-07; rope_theta=10000.0; rope_scaling=null; partial_rotary_factor=0.5; "                      \
+    "tie_word_embeddings=false; attention_bias=true"
+#define QKV_FAMILY_GLM_ROTATION                                                                                        \
+    "decoder.attention.position.pairing='interleaved'; decoder.attention.position.fraction=$partial_rotary_factor; "   \
+    "decoder.ffn.bias=false; "
 #define QKV_FAMILY_DEEPSEEK_SPEC                                                                                       \
     "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; "                                      \
     "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; "                                \
@@ -458,6 +533,8 @@ char *qkv_family_reword(const struct qkv_family_reading *r, const char *message)
  * their own. */
 #define QKV_FAMILY_FULL_SCALING  "@full_scaling"
 #define QKV_FAMILY_LOCAL_SCALING "@local_scaling"
+/* The base of layers with a window, where only rope_parameters has it. */
+#define QKV_FAMILY_LOCAL_THETA "@local_theta"
 enum qkv_status qkv_family_spell_rotations(const struct qkv_family_reading *r);
 /* The reverse, for a config.json that is written. */
 void qkv_family_write_rotations(const struct qkv_family *family, json_t *config);

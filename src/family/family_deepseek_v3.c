@@ -7,29 +7,11 @@ static const struct qkv_family_rule pairings[] = {
     {NULL, NULL},
 };
 
-static const struct qkv_family_kind kinds[] = {
-    {"'dense'", "dense", QKV_FAMILY_DENSE},
-    {"'sparse'", "sparse",
-     QKV_FAMILY_DEEPSEEK_SPARSE "ffn.experts.scores='sigmoid'; ffn.experts.correction=true; "
-                                "ffn.experts.normalize=$norm_topk_prob; ffn.experts.groups=$n_group; "
-                                "ffn.experts.top_groups=$topk_group; ffn.experts.group_score='top2'"},
-    {NULL, NULL, NULL},
-};
-
-/* The first layers have no experts. */
-static int kind_of(const json_t *config, int layer, int listed) {
-    (void)listed;
-    return !qkv_family_first_dense(config, layer);
-}
-
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},      {"tie_word_embeddings", qkv_family_ties},
     {"class", qkv_family_decoder_classes}, {NULL, qkv_family_latent_biases},
     {"rope_interleave", pairings},         QKV_FAMILY_CHOICES_END,
 };
-
-static const struct qkv_family_layers layers = {
-    NULL, kinds, kind_of, qkv_family_write_first_dense, {"first_k_dense_replace"}, NULL};
 
 /* Files have one layer more, which predicts a second token; it is not read. */
 const struct qkv_family qkv_family_deepseek_v3 = {
@@ -49,7 +31,7 @@ const struct qkv_family qkv_family_deepseek_v3 = {
     .idle = "head_dim qk_head_dim num_nextn_predict_layers num_mtp_layers",
     .spec = QKV_FAMILY_DEEPSEEK_SPEC,
     .choices = choices,
-    .layers = &layers,
+    .layers = &qkv_family_corrected_layers,
     .tensors = qkv_family_deepseek_tensors,
     .others = qkv_family_llama_tensors,
     .ignored = "model.layers.$num_hidden_layers.*",

@@ -21,19 +21,14 @@ static const struct qkv_family_rule directions[] = {
     {NULL, NULL},
 };
 
-/* Every sliding_window_pattern-th layer has no window. */
-static int kind_of(const json_t *config, int layer, int listed) {
-    const json_int_t period = json_integer_value(json_object_get(config, "sliding_window_pattern"));
-    return listed >= 0 ? listed : period > 0 && (layer + 1) % period != 0;
-}
-
 static const struct qkv_family_choice choices[] = {
     {"hidden_activation", qkv_family_gates},         {"tie_word_embeddings", qkv_family_ties},
     {"class", qkv_family_decoder_classes},           {"use_bidirectional_attention", directions},
     {"attention_bias", qkv_family_attention_biases}, QKV_FAMILY_CHOICES_END,
 };
 
-static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of, NULL, {"sliding_window_pattern"}, NULL};
+static const struct qkv_family_layers layers = {
+    "layer_types", kinds, qkv_family_period_window, NULL, {"sliding_window_pattern"}, NULL};
 
 static bool gguf_finish(json_t *config) {
     if (json_integer_value(json_object_get(config, "sliding_window")) == 0) /* no layer has a window */

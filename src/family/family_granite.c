@@ -24,10 +24,7 @@ const struct qkv_family qkv_family_granite = {
         "num_key_value_heads=null; head_dim=null; hidden_act='silu'; max_position_embeddings=2048; rms_norm_eps=1e-6; "
         "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false; attention_bias=false; mlp_bias=false; "
         "embedding_multiplier=1.0; attention_multiplier=1.0; residual_multiplier=1.0; logits_scaling=1.0",
-    .spec = QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_RMSNORM
-    "decoder.norm.placement='pre'; decoder.embed.scale=$embedding_multiplier; "
-    "decoder.attention.scale=$attention_multiplier; decoder.residual_scale=$residual_multiplier; "
-    "head.scale=$logits_scaling:reciprocal",
+    .spec = QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_RMSNORM QKV_FAMILY_GRANITE_MULTIPLIERS,
     .choices = choices,
     .others = qkv_family_llama_tensors,
     .prefix = "model.",

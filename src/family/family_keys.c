@@ -83,7 +83,8 @@ static bool choices_read(const struct wanted *w, const struct qkv_family_choice 
 }
 
 static bool layers_read(const struct wanted *w, const struct qkv_family_layers *layers) {
-    const char *const names[] = {layers->list, layers->numbers[0], layers->numbers[1], layers->layers};
+    const char *const *numbers = layers->numbers;
+    const char *const names[] = {layers->list, numbers[0], numbers[1], numbers[2], layers->layers};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i] && wanted_is(w, names[i], strlen(names[i]))) return true;
     for (const struct qkv_family_kind *kind = layers->kinds; kind->value; kind++)

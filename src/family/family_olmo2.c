@@ -9,12 +9,6 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
-static const struct qkv_family_tensor tensors[] = {
-    {"attn_norm", "model.layers.{N}.post_attention_layernorm", 0, 0, NULL},
-    {"ffn_norm", "model.layers.{N}.post_feedforward_layernorm", 0, 0, NULL},
-    {NULL, NULL, 0, 0, NULL},
-};
-
 static const struct qkv_family_tensor gguf_tensors[] = {
     {"attn_norm", "blk.{N}.post_attention_norm", 0, 0, NULL},
     {"ffn_norm", "blk.{N}.post_ffw_norm", 0, 0, NULL},
@@ -39,7 +33,7 @@ const struct qkv_family qkv_family_olmo2 = {
     "decoder.norm.placement='output'; decoder.attention.qk_norm.kind='rmsnorm'; "
     "decoder.attention.qk_norm.eps=$rms_norm_eps; decoder.attention.qk_norm.over='width'; decoder.ffn.bias=false",
     .choices = choices,
-    .tensors = tensors,
+    .tensors = qkv_family_output_norms,
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",

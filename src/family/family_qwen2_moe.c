@@ -26,15 +26,9 @@ static void kinds_write(json_t *config, const json_t *names) {
     qkv_family_write_qwen_sparse(config, names);
 }
 
-static const struct qkv_family_rule biases[] = {
-    {"true", "decoder.attention.bias='qkv'"},
-    {"false", "decoder.attention.bias=false"},
-    {NULL, NULL},
-};
-
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},         {"tie_word_embeddings", qkv_family_ties},
-    {"class", qkv_family_decoder_classes},    {"qkv_bias", biases},
+    {"class", qkv_family_decoder_classes},    {"qkv_bias", qkv_family_query_biases},
     {"use_sliding_window", qkv_family_flags}, QKV_FAMILY_CHOICES_END,
 };
 

@@ -275,9 +275,11 @@ static enum qkv_status kind_of(const struct qkv_family_reading *r, int layer, in
         return qkv_fail(r->ctx, QKV_SPEC, "%s: %s gives layer %d a kind that models of type %s cannot have", r->name,
                         layers->list, layer, r->family->type);
     *kind = layers->kind ? layers->kind(r->config, layer, listed) : listed < 0 ? 0 : listed;
-    return *kind < 0
-               ? qkv_family_refuse(r, layers->list, "a list without sliding_attention, as use_sliding_window is false")
-               : QKV_OK;
+    if (*kind >= 0) return QKV_OK;
+    const bool windows = qkv_family_reads(r->family, "use_sliding_window");
+    return qkv_family_refuse(r, layers->list,
+                             windows ? "a list without sliding_attention, as use_sliding_window is false"
+                                     : "a list with the kind of each layer");
 }
 
 static bool is_type(const json_t *value) {
@@ -304,7 +306,7 @@ static enum qkv_status check_layers(const struct qkv_family_reading *r, json_int
         if (list && !json_is_null(list) && (!json_is_array(list) || (json_int_t)json_array_size(list) != count))
             return refuse_length(r, lists[i], count);
     }
-    for (size_t i = 0; i < 2 && of->numbers[i]; i++) {
+    for (size_t i = 0; i < sizeof of->numbers / sizeof *of->numbers && of->numbers[i]; i++) {
         const json_t *value = qkv_family_get(r->config, of->numbers[i]);
         if (value && !json_is_null(value) && !json_is_integer(value))
             return qkv_family_refuse(r, of->numbers[i], "a whole number");

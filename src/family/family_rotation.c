@@ -134,7 +134,7 @@ static void write_type(json_t *out, const json_t *config, const char *type, cons
 
 void qkv_family_write_rotations(const struct qkv_family *family, json_t *config) {
     if (!family->rotations[0]) return;
-    if (json_is_object(json_object_get(config, QKV_FAMILY_FULL_SCALING)) ||
+    if (*family->rotations[1] == '@' || json_is_object(json_object_get(config, QKV_FAMILY_FULL_SCALING)) ||
         json_is_object(json_object_get(config, QKV_FAMILY_LOCAL_SCALING))) {
         json_t *types = json_object();
         write_type(types, config, "full_attention", family->rotations[0], QKV_FAMILY_FULL_SCALING);

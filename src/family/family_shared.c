@@ -66,6 +66,24 @@ const struct qkv_family_rule qkv_family_ffn_biases[] = {
     {NULL, NULL},
 };
 
+/* The same where the projection after attention has none; norms of each head's queries and keys. */
+const struct qkv_family_rule qkv_family_query_biases[] = {
+    {"false", "decoder.attention.bias=false"},
+    {"true", "decoder.attention.bias='qkv'"},
+    {NULL, NULL},
+};
+const struct qkv_family_rule qkv_family_head_norms[] = {
+    {"false", "decoder.attention.qk_norm=null"},
+    {"true", QKV_FAMILY_HEAD_NORMS},
+    {NULL, NULL},
+};
+
+const struct qkv_family_tensor qkv_family_output_norms[] = {
+    {"attn_norm", "model.layers.{N}.post_attention_layernorm", 0, 0, NULL},
+    {"ffn_norm", "model.layers.{N}.post_feedforward_layernorm", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
 const struct qkv_family_tensor qkv_family_llama_tensors[] = {
     {"embed.token", "model.embed_tokens", 0, 0, NULL},
     {"attn_norm", "model.layers.{N}.input_layernorm", 0, 0, NULL},
@@ -138,6 +156,11 @@ static int listed_window(const json_t *config, int layer, int listed) {
 
 const struct qkv_family_layers qkv_family_listed_windows = {"layer_types", windows, listed_window, NULL, {NULL}, NULL};
 
+int qkv_family_period_window(const json_t *config, int layer, int listed) {
+    const json_int_t period = json_integer_value(json_object_get(config, "sliding_window_pattern"));
+    return listed >= 0 ? listed : period > 0 && (layer + 1) % period != 0;
+}
+
 /* ---- Gemma ---------------------------------------------------------------------------------------------------- */
 
 const struct qkv_family_tensor qkv_family_gemma_tensors[] = {
@@ -200,7 +223,7 @@ const struct qkv_family_rule qkv_family_latent_biases[] = {
 
 void qkv_family_write_first_dense(json_t *config, const json_t *values) {
     size_t dense = 0;
-    while (dense < json_array_size(values) && !strcmp(json_string_value(json_array_get(values, dense)), "dense"))
+    while (dense < json_array_size(values) && !strncmp(json_string_value(json_array_get(values, dense)), "dense", 5))
         dense++;
     json_object_set_new(config, "first_k_dense_replace", json_integer((json_int_t)dense));
 }
@@ -208,6 +231,20 @@ void qkv_family_write_first_dense(json_t *config, const json_t *values) {
 bool qkv_family_first_dense(const json_t *config, int layer) {
     return layer < json_integer_value(json_object_get(config, "first_k_dense_replace"));
 }
+
+static const struct qkv_family_kind corrected[] = {
+    {"'dense'", "dense", QKV_FAMILY_DENSE},
+    {"'sparse'", "sparse", QKV_FAMILY_CORRECTED_SPARSE},
+    {NULL, NULL, NULL},
+};
+
+static int corrected_kind(const json_t *config, int layer, int listed) {
+    (void)listed;
+    return !qkv_family_first_dense(config, layer);
+}
+
+const struct qkv_family_layers qkv_family_corrected_layers = {
+    NULL, corrected, corrected_kind, qkv_family_write_first_dense, {"first_k_dense_replace"}, NULL};
 
 const struct qkv_family_tensor qkv_family_deepseek_tensors[] = {
     {"attn.q_a", "model.layers.{N}.self_attn.q_a_proj", 0, 0, NULL},
@@ -218,8 +255,6 @@ const struct qkv_family_tensor qkv_family_deepseek_tensors[] = {
     {"attn.k_b,attn.v_b", "model.layers.{N}.self_attn.kv_b_proj", QKV_FAMILY_HEADS, 0, NULL},
     {"ffn.correction", "=model.layers.{N}.mlp.gate.e_score_correction_bias", 0, QKV_FAMILY_FLAT | QKV_FAMILY_BUFFER,
      NULL},
-    {"ffn.shared.gate", "model.layers.{N}.mlp.shared_experts.gate_proj", 0, 0, NULL},
-    {"ffn.shared.up", "model.layers.{N}.mlp.shared_experts.up_proj", 0, 0, NULL},
-    {"ffn.shared.down", "model.layers.{N}.mlp.shared_experts.down_proj", 0, 0, NULL},
+    QKV_FAMILY_SHARED_EXPERTS,
     {NULL, NULL, 0, 0, NULL},
 };

@@ -120,6 +120,7 @@ static json_t *there_rule(const json_t *config, const json_t *x) {
 /* The rotated channels of a head, from the fraction of them. */
 static json_t *there_rotary(const json_t *config, const json_t *x) {
     if (json_is_null(x)) return json_real(1);
+    if (json_object_get(config, "head_dim")) return json_real(json_number_value(x) / config_number(config, "head_dim"));
     return json_real(json_number_value(x) * config_number(config, "n_head") / config_number(config, "n_embd"));
 }
 

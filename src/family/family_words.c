@@ -94,6 +94,7 @@ static const char *key_spelled(const struct qkv_family_reading *r, const char *k
         !json_object_size(json_object_get(r->root, key)))
         return "rope_parameters";
     if (!strcmp(key, QKV_FAMILY_FULL_SCALING)) return "rope_parameters.full_attention";
+    if (!strcmp(key, QKV_FAMILY_LOCAL_THETA)) return "rope_parameters.sliding_attention.rope_theta";
     return strcmp(key, QKV_FAMILY_LOCAL_SCALING) ? key : "rope_parameters.sliding_attention";
 }
 

@@ -1,0 +1,32 @@
+/* Arcee's AFM (2025): LLaMA with squared ReLU in place of gates. */
+#include "family/family.h"
+
+static const struct qkv_family_choice choices[] = {
+    {"hidden_act", qkv_family_activations}, {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},  {"attention_bias", qkv_family_attention_biases},
+    {"mlp_bias", qkv_family_ffn_biases},    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_gguf gguf = {
+    .architecture = "arcee",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES "mlp_bias=?blk.0.ffn_up.bias",
+    .tensors = qkv_family_gguf_pairs,
+};
+
+const struct qkv_family qkv_family_arcee = {
+    .type = "arcee",
+    .architectures = "ArceeForCausalLM,ArceeModel,ArceeForSequenceClassification,ArceeForTokenClassification,"
+                     "ArceeForQuestionAnswering",
+    .stacks = "decoder",
+    .defaults =
+        "vocab_size=32000; hidden_size=2560; intermediate_size=18432; num_hidden_layers=32; num_attention_heads=32; "
+        "num_key_value_heads=null; head_dim=null; hidden_act='relu2'; max_position_embeddings=4096; rms_norm_eps=1e-5; "
+        "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false; attention_bias=false; mlp_bias=false",
+    .spec = QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_RMSNORM "decoder.norm.placement='pre'",
+    .choices = choices,
+    .others = qkv_family_llama_tensors,
+    .prefix = "model.",
+    .question_prefix = "transformer.",
+    .tied = "lm_head.weight",
+    .gguf = &gguf,
+};

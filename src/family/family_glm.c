@@ -1,0 +1,28 @@
+/* GLM-4 (GLM team 2024) in its first form: joined gates, neighbouring channels of half a head are rotated. */
+#include "family/family.h"
+
+static const struct qkv_family_choice choices[] = {
+    {"hidden_act", qkv_family_gates},
+    {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes},
+    {"attention_bias", qkv_family_query_biases},
+    QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_tensor tensors[] = {
+    {"ffn.gate,ffn.up", "model.layers.{N}.mlp.gate_up_proj", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+const struct qkv_family qkv_family_glm = {
+    .type = "glm",
+    .architectures = "GlmForCausalLM,GlmModel,GlmForSequenceClassification,GlmForTokenClassification",
+    .stacks = "decoder",
+    .defaults = QKV_FAMILY_GLM_DEFAULTS,
+    .spec = QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_RMSNORM QKV_FAMILY_GLM_ROTATION "decoder.norm.placement='pre'",
+    .choices = choices,
+    .tensors = tensors,
+    .others = qkv_family_llama_tensors,
+    .prefix = "model.",
+    .tied = "lm_head.weight",
+};

@@ -1,0 +1,39 @@
+/* StableLM 2 (Bellagente et al. 2024): LLaMA with layer norms, and a rotation of part of a head. */
+#include "family/family.h"
+
+static const struct qkv_family_rule blocks[] = {
+    {"false", "decoder.norm.placement='pre'"},
+    {"true", "decoder.norm.placement='parallel'"},
+    {NULL, NULL},
+};
+
+static const struct qkv_family_choice choices[] = {
+    {"hidden_act", qkv_family_gates},      {"tie_word_embeddings", qkv_family_ties},
+    {"class", qkv_family_decoder_classes}, {"use_qkv_bias", qkv_family_query_biases},
+    {"use_parallel_residual", blocks},     QKV_FAMILY_CHOICES_END,
+};
+
+/* Norms of queries and keys are a tensor for each head, which no row of a table can say. */
+const struct qkv_family qkv_family_stablelm = {
+    .type = "stablelm",
+    .architectures =
+        "StableLmForCausalLM,StableLmModel,StableLmForSequenceClassification,StableLmForTokenClassification",
+    .stacks = "decoder",
+    .defaults =
+        "vocab_size=50304; hidden_size=2560; intermediate_size=6912; num_hidden_layers=32; num_attention_heads=32; "
+        "num_key_value_heads=32; hidden_act='silu'; max_position_embeddings=4096; layer_norm_eps=1e-5; "
+        "rope_theta=10000.0; rope_scaling=null; partial_rotary_factor=0.25; tie_word_embeddings=false; "
+        "use_qkv_bias=false; use_parallel_residual=false",
+    .needs = "qk_layernorm=false",
+    .idle = "head_dim",
+    .spec = "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; "
+            "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; "
+            "decoder.attention.kv_heads=$num_key_value_heads; decoder.embed.position.kind='none'; "
+            "decoder.ffn.d_ff=$intermediate_size; " QKV_FAMILY_ROPE(
+                "decoder.") "decoder.attention.position.fraction=$partial_rotary_factor; decoder.ffn.bias=false; "
+                            "decoder.norm.kind='layernorm'; decoder.norm.eps=$layer_norm_eps",
+    .choices = choices,
+    .others = qkv_family_llama_tensors,
+    .prefix = "model.",
+    .tied = "lm_head.weight",
+};
