@@ -75,7 +75,21 @@
     X(dots1)                                                                                                           \
     X(arcee)                                                                                                           \
     X(helium)                                                                                                          \
-    X(vaultgemma)
+    X(vaultgemma)                                                                                                      \
+    X(eurobert)                                                                                                        \
+    X(modernbert_decoder)                                                                                              \
+    X(mpnet)                                                                                                           \
+    X(megatron_bert)                                                                                                   \
+    X(roberta_prelayernorm)                                                                                            \
+    X(nomic_bert)                                                                                                      \
+    X(clip_text)                                                                                                       \
+    X(m2m_100)                                                                                                         \
+    X(mbart)                                                                                                           \
+    X(pegasus)                                                                                                         \
+    X(blenderbot)                                                                                                      \
+    X(xglm)                                                                                                            \
+    X(biogpt)                                                                                                          \
+    X(codegen)
 
 /* A part of config.json that selects settings of the spec. */
 struct qkv_family_rule {
@@ -113,6 +127,7 @@ enum qkv_family_order {
     QKV_FAMILY_HEADS,     /* head by head: q, k and v of one head (heads, 3, D), or k and v (heads, D + Dv) */
     QKV_FAMILY_GROUPS,    /* the queries of a key-value head, its key, its value (kv_heads, H/kv_heads + 2, D) */
     QKV_FAMILY_IN_TURNS,  /* the first row of each weight, then the second row of each */
+    QKV_FAMILY_SHARDS,    /* a quarter of each weight, then the second quarter of each, and so on */
     QKV_FAMILY_PAIRS      /* in each head, rows that are rotated together are neighbours */
 };
 enum {
@@ -247,6 +262,31 @@ extern const struct qkv_family_tensor qkv_family_gguf_pairs[], qkv_family_gguf_j
     "layer_norm_epsilon=$attention.layer_norm_rms_epsilon; @gate=?enc.blk.0.ffn_gate.weight; "
 bool qkv_family_gguf_t5_finish(json_t *config);
 extern const struct qkv_family_tensor qkv_family_gguf_t5[];
+/* BART, its embeddings and the norms of its descendants at the end of stacks. */
+extern const struct qkv_family_choice qkv_family_bart_choices[];
+extern const struct qkv_family_tensor qkv_family_bart_embeddings[];
+#define QKV_FAMILY_BART_DEFAULTS "activation_function='gelu'; scale_embedding=false; tie_word_embeddings=true; "
+#define QKV_FAMILY_BART_IGNORED                                                                                        \
+    "model.shared.weight model.encoder.embed_tokens.weight model.decoder.embed_tokens.weight lm_head.weight"
+#define QKV_FAMILY_BART_ALIASES                                                                                        \
+    "num_hidden_layers=!encoder_layers; num_attention_heads=!encoder_attention_heads; hidden_size=!d_model"
+/* ModernBERT: the layer before the scores, which all heads have, and the layers' kinds. */
+#define QKV_FAMILY_MODERNBERT_HEAD                                                                                     \
+    "head.transform.norm.kind='layernorm'; head.transform.norm.eps=$norm_eps; head.transform.norm.bias=$norm_bias; "   \
+    "head.transform.bias=$classifier_bias; head.transform.activation=$classifier_activation:activation; "
+#define QKV_FAMILY_MODERNBERT_GLOBAL                                                                                   \
+    "attention.window=0; attention.position.kind='rope'; attention.position.theta=$global_rope_theta; "                \
+    "attention.position.scaling=$" QKV_FAMILY_FULL_SCALING ":scaling; "
+#define QKV_FAMILY_MODERNBERT_LOCAL(window)                                                                            \
+    "attention.window=$local_attention:" window "; attention.position.kind='rope'; "                                   \
+    "attention.position.theta=$local_rope_theta; attention.position.scaling=$" QKV_FAMILY_LOCAL_SCALING ":scaling; "
+#define QKV_FAMILY_MODERNBERT_KINDS(window)                                                                            \
+    {"'full_attention'", "full", QKV_FAMILY_MODERNBERT_GLOBAL "norm.attention=true"},                                  \
+        {"'sliding_attention'", "sliding", QKV_FAMILY_MODERNBERT_LOCAL(window) "norm.attention=true"},                 \
+        {"'full_attention'", "first", QKV_FAMILY_MODERNBERT_GLOBAL "norm.attention=false"}, {                          \
+        "'sliding_attention'", "first_sliding", QKV_FAMILY_MODERNBERT_LOCAL(window) "norm.attention=false"             \
+    }
+int qkv_family_modernbert_kind(const json_t *config, int layer, int listed);
 /* Conditions for a feed-forward without a gate: its matrix then has another name. */
 #define QKV_FAMILY_T5_UNGATED                                                                                          \
     "feed_forward_proj=!'gated-gelu'; feed_forward_proj=!'gated-gelu_new'; feed_forward_proj=!'gated-silu'; "          \
@@ -330,6 +370,14 @@ extern const struct qkv_family_layers qkv_family_corrected_layers;
         "decoder.ffn.experts.balance_loss=0"
 extern const struct qkv_family_choice qkv_family_granitemoe_choices[];
 extern const struct qkv_family_tensor qkv_family_granitemoe_tensors[];
+/* GPT-J and CodeGen. */
+#define QKV_FAMILY_GPTJ_SPEC                                                                                           \
+    "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; head.bias=true; "                                       \
+    "decoder.layers=$n_layer; decoder.attention.heads=$n_head; decoder.attention.bias=false; "                         \
+    "decoder.ffn.d_ff=$n_inner; decoder.ffn.bias=true; decoder.embed.position.kind='none'; "                           \
+    "decoder.attention.position.kind='rope'; decoder.attention.position.pairing='interleaved'; "                       \
+    "decoder.attention.position.fraction=$rotary_dim:rotary; decoder.norm.kind='layernorm'; "                          \
+    "decoder.norm.placement='parallel'; decoder.norm.eps=$layer_norm_epsilon"
 /* GLM-4: keys, and a rotation of neighbouring channels of part of a head. */
 #define QKV_FAMILY_GLM_DEFAULTS                                                                                        \
     "vocab_size=151552; hidden_size=4096; intermediate_size=13696; num_hidden_layers=40; num_attention_heads=32; "     \
@@ -358,13 +406,36 @@ extern const struct qkv_family_tensor qkv_family_granitemoe_tensors[];
     "*.norm.kind='layernorm'; *.norm.eps=1e-5; vocab=$vocab_size; "
 /* Settings of BERT and its descendants: the encoder, its tensors with the family's first part of names, and the layer
  * before the scores of a masked language model. */
+#define QKV_FAMILY_ENCODER_SIZES                                                                                       \
+    "vocab=$vocab_size; d_model=$hidden_size; encoder.layers=$num_hidden_layers; "                                     \
+    "encoder.attention.heads=$num_attention_heads; encoder.ffn.d_ff=$intermediate_size; encoder.embed.scale=1.0; "     \
+    "encoder.norm.kind='layernorm'; encoder.norm.eps=$layer_norm_eps; "
+#define QKV_FAMILY_BERT_STEM  QKV_FAMILY_ENCODER_SIZES QKV_FAMILY_BIASES "encoder.embed.position.kind='learned'; "
+#define QKV_FAMILY_TYPES      "encoder.embed.types=$type_vocab_size:types; "
+#define QKV_FAMILY_EMBED_NORM "encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=$layer_norm_eps; "
 #define QKV_FAMILY_BERT_SPEC                                                                                           \
-    "context=$max_position_embeddings; vocab=$vocab_size; d_model=$hidden_size; "                                      \
-    "encoder.layers=$num_hidden_layers; encoder.attention.heads=$num_attention_heads; "                                \
-    "encoder.attention.bias=true; encoder.ffn.d_ff=$intermediate_size; encoder.ffn.bias=true; "                        \
-    "encoder.embed.position.kind='learned'; encoder.embed.scale=1.0; encoder.embed.types=$type_vocab_size:types; "     \
-    "encoder.embed.norm.kind='layernorm'; encoder.embed.norm.eps=$layer_norm_eps; "                                    \
-    "encoder.norm.kind='layernorm'; encoder.norm.placement='post'; encoder.norm.eps=$layer_norm_eps"
+    "context=$max_position_embeddings; " QKV_FAMILY_BERT_STEM QKV_FAMILY_TYPES QKV_FAMILY_EMBED_NORM                   \
+    "encoder.norm.placement='post'"
+/* The choices of BERT and of RoBERTa, and the tensors of their heads. */
+extern const struct qkv_family_choice qkv_family_bert_choices[], qkv_family_roberta_choices[];
+#define QKV_FAMILY_BERT_HEADS                                                                                          \
+    {"head.transform", "bert.pooler.dense", 0, 0, "class='ForSequenceClassification'"},                                \
+        {"head.transform", "cls.predictions.transform.dense", 0, 0, NULL},                                             \
+        {"head.norm", "cls.predictions.transform.LayerNorm", 0, 0, NULL},                                              \
+        QKV_FAMILY_UNTIED_TENSORS("ForMaskedLM", "cls.predictions.decoder", "cls.predictions.bias"),                   \
+        {"head", "qa_outputs", 0, 0, "class='ForQuestionAnswering'"},                                                  \
+        {"head", "classifier", 0, 0, "class=!'ForMaskedLM'"}, {                                                        \
+        "head.bias", "=cls.predictions.bias", 0, 0, NULL                                                               \
+    }
+#define QKV_FAMILY_ROBERTA_HEADS                                                                                       \
+    {"head.transform", "classifier.dense", 0, 0, "class='ForSequenceClassification'"},                                 \
+        {"head.transform", "lm_head.dense", 0, 0, NULL}, {"head.norm", "lm_head.layer_norm", 0, 0, NULL},              \
+        QKV_FAMILY_UNTIED_TENSORS("ForMaskedLM", "lm_head.decoder", "lm_head.bias"),                                   \
+        {"head", "classifier.out_proj", 0, 0, "class='ForSequenceClassification'"},                                    \
+        {"head", "classifier", 0, 0, "class='ForTokenClassification'"},                                                \
+        {"head", "qa_outputs", 0, 0, "class='ForQuestionAnswering'"}, {                                                \
+        "head.bias", "=lm_head.bias", 0, 0, NULL                                                                       \
+    }
 #define QKV_FAMILY_BERT_EMBEDDINGS(stem)                                                                               \
     {"embed.token", stem ".embeddings.word_embeddings", 0, 0, NULL},                                                   \
         {"embed.position", stem ".embeddings.position_embeddings", 0, 0, NULL},                                        \

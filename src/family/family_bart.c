@@ -8,7 +8,7 @@ static const struct qkv_family_rule ties[] = {
     {NULL, NULL},
 };
 
-static const struct qkv_family_choice choices[] = {
+const struct qkv_family_choice qkv_family_bart_choices[] = {
     {"tie_word_embeddings", ties},
     {"scale_embedding", qkv_family_flags},
     {"activation_function", qkv_family_activations},
@@ -16,12 +16,13 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
-static const struct qkv_family_tensor tensors[] = {
+const struct qkv_family_tensor qkv_family_bart_embeddings[] = {
     {"embed.token", "model.{S}.embed_tokens", 0, 0, "tie_word_embeddings=false"},
     {"embed.token", "model.shared", 0, 0, NULL},
     {"head.weight", "lm_head", 0, 0, NULL},
     {"embed.position", "model.{S}.embed_positions", 0, 0, NULL},
     {"embed.norm", "model.{S}.layernorm_embedding", 0, 0, NULL},
+    {"norm", "model.{S}.layer_norm", 0, 0, NULL},
     {"head.bias", "=final_logits_bias", 0, QKV_FAMILY_LEADING | QKV_FAMILY_BUFFER, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
@@ -31,7 +32,7 @@ const struct qkv_family qkv_family_bart = {
     .architectures = "BartForConditionalGeneration,BartModel",
     .classes = "Model=ForConditionalGeneration",
     .stacks = "encoder decoder",
-    .aliases = "num_hidden_layers=!encoder_layers; num_attention_heads=!encoder_attention_heads; hidden_size=!d_model",
+    .aliases = QKV_FAMILY_BART_ALIASES,
     .defaults = "encoder_layers=12; decoder_layers=12; encoder_attention_heads=16; decoder_attention_heads=16; "
                 "encoder_ffn_dim=4096; decoder_ffn_dim=4096; d_model=1024; activation_function='gelu'; "
                 "scale_embedding=false; tie_word_embeddings=true; vocab_size=50265; max_position_embeddings=1024",
@@ -41,9 +42,9 @@ const struct qkv_family qkv_family_bart = {
     "context=$max_position_embeddings; *.attention.bias=true; "
     "*.embed.position.kind='learned'; *.embed.position.offset=2; *.embed.scale=$scale_embedding:scaled; "
     "*.embed.norm.kind='layernorm'; *.embed.norm.eps=1e-5; *.norm.placement='post'",
-    .choices = choices,
-    .tensors = tensors,
+    .choices = qkv_family_bart_choices,
+    .tensors = qkv_family_bart_embeddings,
     .others = qkv_family_bart_tensors,
     .prefix = "model.",
-    .ignored = "model.shared.weight model.encoder.embed_tokens.weight model.decoder.embed_tokens.weight lm_head.weight",
+    .ignored = QKV_FAMILY_BART_IGNORED,
 };

@@ -22,20 +22,14 @@ static const struct qkv_family_rule ties[] = {
     QKV_FAMILY_UNTIED_END,
 };
 
-static const struct qkv_family_choice choices[] = {
+const struct qkv_family_choice qkv_family_bert_choices[] = {
     {"hidden_act", qkv_family_activations}, {"class", heads}, {NULL, transforms}, {NULL, ties}, QKV_FAMILY_CHOICES_END,
 };
 
 static const struct qkv_family_tensor tensors[] = {
     QKV_FAMILY_BERT_EMBEDDINGS("bert"),
     QKV_FAMILY_BERT_LAYERS("bert"),
-    {"head.transform", "bert.pooler.dense", 0, 0, "class='ForSequenceClassification'"},
-    {"head.transform", "cls.predictions.transform.dense", 0, 0, NULL},
-    {"head.norm", "cls.predictions.transform.LayerNorm", 0, 0, NULL},
-    QKV_FAMILY_UNTIED_TENSORS("ForMaskedLM", "cls.predictions.decoder", "cls.predictions.bias"),
-    {"head", "qa_outputs", 0, 0, "class='ForQuestionAnswering'"},
-    {"head", "classifier", 0, 0, "class=!'ForMaskedLM'"},
-    {"head.bias", "=cls.predictions.bias", 0, 0, NULL},
+    QKV_FAMILY_BERT_HEADS,
     {NULL, NULL, 0, 0, NULL},
 };
 
@@ -68,7 +62,7 @@ const struct qkv_family qkv_family_bert = {
     .needs = "position_embedding_type='absolute'; is_decoder=false; add_cross_attention=false",
     .idle = "directionality pooler_*",
     .spec = QKV_FAMILY_BERT_SPEC,
-    .choices = choices,
+    .choices = qkv_family_bert_choices,
     .tensors = tensors,
     .prefix = "bert.",
     .ignored = "*pooler.dense.* cls.seq_relationship.* cls.predictions.decoder.* cls.predictions.bias",

@@ -24,19 +24,16 @@ const struct qkv_family qkv_family_cohere2 = {
     .architectures = "Cohere2ForCausalLM,Cohere2Model",
     .stacks = "decoder",
     .defaults = "vocab_size=256000; hidden_size=8192; intermediate_size=22528; num_hidden_layers=40; "
-                "num_attention_heads=64; num_key_value_heads=null; hidden_act='silu'; "
+                "num_attention_heads=64; num_key_value_heads=null; head_dim=null; hidden_act='silu'; "
                 "max_position_embeddings=8192; layer_norm_eps=1e-5; rope_theta=10000.0; rope_scaling=null; "
                 "tie_word_embeddings=true; attention_bias=false; logit_scale=0.0625; sliding_window=4096; "
                 "sliding_window_pattern=4",
     .needs = "use_qk_norm=false; sliding_window=!null",
-    .idle = "head_dim _sliding_window_pattern cache_implementation order_of_interleaved_layers position_embedding_type "
+    .idle = "_sliding_window_pattern cache_implementation order_of_interleaved_layers position_embedding_type "
             "rotary_pct use_embedding_sharing use_gated_activation use_parallel_block use_parallel_embedding",
-    .spec = "vocab=$vocab_size; context=$max_position_embeddings; d_model=$hidden_size; "
-            "decoder.layers=$num_hidden_layers; decoder.attention.heads=$num_attention_heads; "
-            "decoder.attention.kv_heads=$num_key_value_heads; decoder.embed.position.kind='none'; "
-            "decoder.ffn.d_ff=$intermediate_size; decoder.norm.placement='parallel'; decoder.norm.kind='layernorm'; "
-            "decoder.norm.bias=false; decoder.norm.eps=$layer_norm_eps; decoder.ffn.bias=false; "
-            "head.scale=$logit_scale",
+    .spec = QKV_FAMILY_LLAMA_BASE
+    "decoder.norm.placement='parallel'; decoder.norm.kind='layernorm'; decoder.norm.bias=false; "
+    "decoder.norm.eps=$layer_norm_eps; decoder.ffn.bias=false; head.scale=$logit_scale",
     .choices = choices,
     .layers = &layers,
     .others = qkv_family_llama_tensors,

@@ -31,12 +31,7 @@ const struct qkv_family qkv_family_gptj = {
     .defaults = "vocab_size=50400; n_positions=2048; n_embd=4096; n_layer=28; n_head=16; rotary_dim=64; n_inner=null; "
                 "activation_function='gelu_new'; layer_norm_epsilon=1e-5; tie_word_embeddings=false",
     .idle = "summary_* rotary scale_attn_weights n_special predict_special_tokens",
-    .spec = "vocab=$vocab_size; context=$n_positions; d_model=$n_embd; head.bias=true; "
-            "decoder.layers=$n_layer; decoder.attention.heads=$n_head; decoder.attention.bias=false; "
-            "decoder.ffn.d_ff=$n_inner; decoder.ffn.bias=true; decoder.embed.position.kind='none'; "
-            "decoder.attention.position.kind='rope'; decoder.attention.position.pairing='interleaved'; "
-            "decoder.attention.position.fraction=$rotary_dim:rotary; decoder.norm.kind='layernorm'; "
-            "decoder.norm.placement='parallel'; decoder.norm.eps=$layer_norm_epsilon",
+    .spec = QKV_FAMILY_GPTJ_SPEC,
     .choices = choices,
     .tensors = tensors,
     .prefix = "transformer.",

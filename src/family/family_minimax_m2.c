@@ -3,8 +3,9 @@
 
 /* Published files have rotary_dim. */
 static const struct qkv_family_rule rotations[] = {
-    {"rotary_dim=null", "decoder.attention.position.fraction=$partial_rotary_factor"},
+    {"partial_rotary_factor=!null", "decoder.attention.position.fraction=$partial_rotary_factor"},
     {"rotary_dim=!null", "decoder.attention.position.fraction=$rotary_dim:rotary"},
+    {"rotary_dim=null", "decoder.attention.position.fraction=1.0"},
     {NULL, NULL},
 };
 
@@ -34,7 +35,7 @@ const struct qkv_family qkv_family_minimax_m2 = {
     .defaults =
         "vocab_size=200064; hidden_size=3072; intermediate_size=1536; num_hidden_layers=62; num_attention_heads=48; "
         "num_key_value_heads=8; head_dim=128; hidden_act='silu'; max_position_embeddings=196608; rms_norm_eps=1e-6; "
-        "rope_theta=5000000.0; rope_scaling=null; partial_rotary_factor=1.0; rotary_dim=null; "
+        "rope_theta=5000000.0; rope_scaling=null; partial_rotary_factor=null; rotary_dim=null; "
         "tie_word_embeddings=false; "
         "num_experts_per_tok=8; num_local_experts=256",
     .needs = "scoring_func='sigmoid'; use_routing_bias=true; use_qk_norm=true; qk_norm_type='per_layer'",

@@ -7,15 +7,14 @@ static const struct qkv_family_rule norms[] = {
     {NULL, NULL},
 };
 
-/* The layer before the scores, which all heads have; a classifier of texts has it after the pooling. */
-#define LAYER                                                                                                          \
-    "head.transform.norm.kind='layernorm'; head.transform.norm.eps=$norm_eps; head.transform.norm.bias=$norm_bias; "   \
-    "head.transform.bias=$classifier_bias; head.transform.activation=$classifier_activation:activation; "
 static const struct qkv_family_rule heads[] = {
-    {"'ForMaskedLM'", "head.kind='lm'; tie='head'; " LAYER "head.bias=$decoder_bias"},
-    {"'ForSequenceClassification'", "head.kind='classify'; head.classes=$id2label:count; " LAYER "head.bias=true"},
-    {"'ForTokenClassification'", "head.kind='classify_tokens'; head.classes=$id2label:count; " LAYER "head.bias=true"},
-    {"'ForQuestionAnswering'", "head.kind='classify_tokens'; head.classes=2; " LAYER "head.bias=true"},
+    {"'ForMaskedLM'", "head.kind='lm'; tie='head'; " QKV_FAMILY_MODERNBERT_HEAD "head.bias=$decoder_bias"},
+    {"'ForSequenceClassification'",
+     "head.kind='classify'; head.classes=$id2label:count; " QKV_FAMILY_MODERNBERT_HEAD "head.bias=true"},
+    {"'ForTokenClassification'",
+     "head.kind='classify_tokens'; head.classes=$id2label:count; " QKV_FAMILY_MODERNBERT_HEAD "head.bias=true"},
+    {"'ForQuestionAnswering'",
+     "head.kind='classify_tokens'; head.classes=2; " QKV_FAMILY_MODERNBERT_HEAD "head.bias=true"},
     {"'Model'", QKV_FAMILY_BARE},
     {NULL, NULL},
 };
@@ -27,22 +26,12 @@ static const struct qkv_family_rule pools[] = {
     {NULL, NULL},
 };
 
-#define GLOBAL                                                                                                         \
-    "attention.window=0; attention.position.kind='rope'; attention.position.theta=$global_rope_theta; "                \
-    "attention.position.scaling=$" QKV_FAMILY_FULL_SCALING ":scaling; "
-#define LOCAL                                                                                                          \
-    "attention.window=$local_attention:sides; attention.position.kind='rope'; "                                        \
-    "attention.position.theta=$local_rope_theta; "                                                                     \
-    "attention.position.scaling=$" QKV_FAMILY_LOCAL_SCALING ":scaling; "
 static const struct qkv_family_kind kinds[] = {
-    {"'full_attention'", "full", GLOBAL "norm.attention=true"},
-    {"'sliding_attention'", "sliding", LOCAL "norm.attention=true"},
-    {"'full_attention'", "first", GLOBAL "norm.attention=false"},
-    {"'sliding_attention'", "first_sliding", LOCAL "norm.attention=false"},
+    QKV_FAMILY_MODERNBERT_KINDS("sides"),
     {NULL, NULL, NULL},
 };
 
-static int kind_of(const json_t *config, int layer, int listed) {
+int qkv_family_modernbert_kind(const json_t *config, int layer, int listed) {
     const json_int_t every = json_integer_value(json_object_get(config, "global_attn_every_n_layers"));
     const int kind = listed >= 0 ? listed : every > 0 && layer % every != 0;
     return layer == 0 ? kind + 2 : kind;
@@ -82,8 +71,8 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
-static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of, NULL, {"global_attn_every_n_layers"},
-                                                NULL};
+static const struct qkv_family_layers layers = {
+    "layer_types", kinds, qkv_family_modernbert_kind, NULL, {"global_attn_every_n_layers"}, NULL};
 
 const struct qkv_family qkv_family_modernbert = {
     .type = "modernbert",

@@ -203,9 +203,16 @@ static size_t row_of_heads(const struct qkv_family_view *v, size_t r) {
     return r / width * (v->total / v->heads) + v->before / v->heads + r % width;
 }
 
+/* The row where weights of as many rows are stored in four shards. */
+static size_t row_of_shards(const struct qkv_family_view *v, size_t r) {
+    const size_t each = v->rows / 4;
+    return (r / each * v->parts + v->part) * each + r % each;
+}
+
 size_t qkv_family_row(const struct qkv_family_view *v, size_t r) {
     if (v->order == QKV_FAMILY_PARTS) return v->before + r;
     if (v->order == QKV_FAMILY_IN_TURNS) return r * v->parts + v->part;
+    if (v->order == QKV_FAMILY_SHARDS) return row_of_shards(v, r);
     if (v->order == QKV_FAMILY_HEADS) return row_of_heads(v, r);
     const size_t D = v->head_dim, head = r / D, i = r % D, each = v->heads / v->kv_heads;
     if (v->order == QKV_FAMILY_PAIRS) return head * D + i % (D / 2) * 2 + i / (D / 2);

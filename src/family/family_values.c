@@ -179,6 +179,13 @@ static json_t *there_sides(const json_t *config, const json_t *x) {
     return there_whole(qkv_floor(json_number_value(x) / 2) + 1);
 }
 
+/* A window of half as many positions, at least one, unless sliding_window says how many. */
+static json_t *there_half(const json_t *config, const json_t *x) {
+    const json_t *whole = qkv_family_get(config, "sliding_window");
+    const double half = json_is_integer(whole) ? json_number_value(whole) : qkv_floor(json_number_value(x) / 2);
+    return half < 1 ? NULL : there_whole(half);
+}
+
 /* A window of Gemma 3, which is to both sides where attention is bidirectional. */
 static json_t *there_reach(const json_t *config, const json_t *x) {
     if (json_is_true(qkv_family_get(config, "use_bidirectional_attention"))) return there_sides(config, x);
@@ -192,7 +199,8 @@ static json_t *there_count(const json_t *config, const json_t *x) {
 
 /* Whether embeddings are scaled: √d_model or 1. */
 static json_t *there_scaled(const json_t *config, const json_t *x) {
-    return json_real(json_is_true(x) ? sqrt(config_number(config, "d_model")) : 1);
+    const char *width = json_object_get(config, "d_model") ? "d_model" : "hidden_size";
+    return json_real(json_is_true(x) ? sqrt(config_number(config, width)) : 1);
 }
 
 /* Whether a word is that of a rule of qkv_family_activations, which has config.json's word, 'gelu_new', and after "="
@@ -357,6 +365,11 @@ static json_t *back_sides(const struct qkv_spec *spec, const json_t *x) {
     return json_integer(2 * ((json_int_t)json_number_value(x) - 1));
 }
 
+static json_t *back_half(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec;
+    return json_integer(2 * (json_int_t)json_number_value(x));
+}
+
 static json_t *back_reach(const struct qkv_spec *spec, const json_t *x) {
     if (!spec->decoder.kinds[0].attention.causal) return back_sides(spec, x);
     return json_incref((json_t *)(uintptr_t)x);
@@ -440,6 +453,7 @@ static const struct {
     {"across", there_across, back_across, "is not a multiple of patch_size"},
     {"side", there_side, back_side, "is out of range"},
     {"sides", there_sides, back_sides, "is out of range"},
+    {"half", there_half, back_half, "is out of range"},
     {"reach", there_reach, back_reach, "is out of range"},
     {"patches", there_patches, back_patches, "is out of range"},
     {"count", there_count, back_count, "is out of range"},

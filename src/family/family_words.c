@@ -84,6 +84,10 @@ static const char *key_spelled(const struct qkv_family_reading *r, const char *k
         return text;
     }
     const json_t *rotation = json_object_get(r->root, "rope_parameters");
+    if (r->root && !qkv_family_get(r->root, key) && json_object_get(rotation, key)) {
+        snprintf(text, 96, "rope_parameters.%.60s", key);
+        return text;
+    }
     for (aliases = r->family->aliases ? r->family->aliases : "";
          !qkv_family_get(r->root, key) && qkv_family_next(&aliases, &piece);) {
         if (strcmp(piece.value, key) || !json_object_get(rotation, piece.key)) continue;

@@ -2,11 +2,11 @@
 
 usage: hf_keys.py OUT.json [TYPE...]     (python with torch, transformers 5, safetensors; no network, one thread)
 
-Writes a list with an object for each type of model: "type", "config" (all keys of a tiny model's configuration, as to_dict has them) and
+With TYPE, an OUT.json that exists keeps the objects of its other types. Writes a list with an object for each type of model: "type", "config" (all keys of a tiny model's configuration, as to_dict has them) and
 "changes": [KEY, VALUE, WHAT] for each key and a few other values of it. WHAT is what a model with that value does, its weights being those of
 the model without: "effect" (its tensors have other names or shapes, or its outputs differ), "none" (the same outputs), "error" (the
 library refuses it, or fails). tests/test_family_keys.c asks the same of the tables: a key with an effect is read or refused."""
-import sys, json, copy
+import sys, os, json, copy
 import hf_cases as hf
 import torch, transformers
 from hf_cases import F32
@@ -21,6 +21,7 @@ more['smollm3_windows'] = ('SmolLM3ForCausalLM', hf.FAMILIES['smollm3'][1] | dic
 more['mt5'] = ('MT5ForConditionalGeneration', hf.t5 | dict(feed_forward_proj='gated-gelu'), 'seq2seq')
 more['xlm-roberta'] = ('XLMRobertaForMaskedLM', hf.FAMILIES['roberta'][1], 'mlm')
 more['llama_yarn'] = ('LlamaForCausalLM', hf.llama | dict(rope_parameters=dict(rope_type='yarn', rope_theta=10000.0, factor=4.0, original_max_position_embeddings=8)), 'lm')
+more |= {k: v for k, v in hf.MORE.items() if v[2] in ('lm', 'mlm', 'seq2seq', 'bare')}
 SKIP = ('architectures', 'model_type', 'transformers_version', 'id2label', 'label2id', 'torch_dtype', 'dtype', '_name_or_path')
 def others(key, v, kw):
     if key == 'layer_types': return [['full_attention' if x == 'sliding_attention' else 'sliding_attention' for x in v], ['chunked_attention'] * len(v), v + v]
@@ -33,6 +34,8 @@ def others(key, v, kw):
     if isinstance(v, float): return [v * 3 + 0.25]
     if isinstance(v, str): return ['relu', 'silu'] if 'act' in key or 'proj' in key else ['other']
     if v is None: return [True, 3, 0.5]
+    if key == 'attention_types': return [[[['local'], 2]], [[['global'], 1]], [[['other'], 2]]]
+    if key == 'attention_layers': return [v[::-1], v[:1]]
     if isinstance(v, list): return [v[:-1] + [0 if v[-1:] == [1] else 1]] if v else [[0]]
     return []
 def config_of(cls, d, family):
@@ -51,7 +54,7 @@ def outcome(cls, d, family, kind, c, state, want):
     except Exception: return 'error'
     return 'none' if got.shape == want.shape and torch.allclose(got, want, rtol=1e-4, atol=1e-5) else 'effect'
 def main(out, *names):
-    rows = []
+    rows = [r for r in json.load(open(out)) if r['type'] not in names] if names and os.path.exists(out) else []
     for family in names or more:
         name, kw, kind = more[family]; cls = getattr(transformers, name); cfg = hf.config_of(cls, kw, family); torch.manual_seed(0); model = cls(cfg).eval(); hf.fill(model, family, 1); c = hf.inputs(family, kind, cfg, 1)
         d = json.loads(json.dumps(cfg.to_dict(), default=str)); d['architectures'] = [name]; d.pop('dtype', None); d.pop('_experts_implementation', None); state = model.state_dict(); want = outputs(model, kind, c); changes = []
