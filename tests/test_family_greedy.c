@@ -39,7 +39,8 @@ static int32_t best_of(const float *logits, size_t count) {
 /* Returns the number of tokens before a tie. */
 static size_t check_greedy(const char *folder, const struct opened *o, const struct qkv_tensors *file) {
     size_t prompt_count, count, i = 0;
-    int32_t *prompt = case_ints(file, "in.prompt", &prompt_count), *want = case_ints(file, "out.greedy", &count);
+    int32_t *prompt = case_ints(file, "out.greedy_prompt", &prompt_count),
+            *want = case_ints(file, "out.greedy", &count);
     const struct qkv_array *gap = qkv_tensors_find(file, "out.greedy_gap");
     struct qkv_encoded *encoded = case_encoded(o, file);
     struct qkv_decoder *decoder;
@@ -89,7 +90,7 @@ static void greedy_search_gives_the_tokens_of_the_reference(void **state) {
     (void)state;
     size_t tokens = 0;
     const size_t count = check_root(TEST_SOURCE_DIR "/tests/golden/hf", &tokens);
-    assert_true(count >= 8 && tokens >= 35 * count); /* few cases have a tie, and it is late */
+    assert_true(count >= 30 && tokens >= 35 * count); /* few cases have a tie, and it is late */
     if (getenv("QKV_GOLDEN_HF")) check_root(getenv("QKV_GOLDEN_HF"), &tokens);
 }
 

@@ -212,6 +212,94 @@ def r_vit(d):
     b = bert(d); p = d.pick(2, 4); h, w = p * d.whole(1, 4) + d.pick(0, 0, 0, 0, p - 1), p * d.whole(1, 4)
     return 'ViTForImageClassification', dict(hidden_size=b['hidden_size'], num_hidden_layers=b['num_hidden_layers'], num_attention_heads=b['num_attention_heads'], intermediate_size=b['intermediate_size'], hidden_act=b['hidden_act'], layer_norm_eps=b['layer_norm_eps'], image_size=d.pick(h, [h, w]),
         patch_size=d.pick(p, [p, p]), num_channels=d.whole(1, 3), qkv_bias=d.flag(), num_labels=d.whole(2, 5)), 'image'
+# ---- more families ------------------------------------------------------------------------------------------------------------------------------------
+def r_olmo(d):
+    kw = llama_like(d) | dict(clip_qkv=d.pick(None, 0.7), attention_bias=d.flag()); kw.pop('rms_norm_eps'); D = even(kw); rotation(d, kw, D); return 'OlmoForCausalLM', kw, 'lm'
+def r_olmo3(d):
+    kw = llama_like(d) | dict(attention_bias=d.flag(), sliding_window=d.pick(3, 5)); D = even(kw); L = kw['num_hidden_layers']
+    if d.flag(): kw['layer_types'] = types(d, L)
+    if d.flag():
+        one = lambda: dict(rope_theta=d.pick(10000.0, 500.0)) | (scaling(d, D or 4, SOME) or dict(rope_type='default'))
+        kw['rope_parameters'] = {t: one() for t in ('full_attention', 'sliding_attention')}
+        for r in kw['rope_parameters'].values(): r.pop('truncate', None)
+    elif d.flag():
+        kw['rope_scaling'] = scaling(d, D or 4, ('linear', 'yarn')); kw['rope_scaling'].pop('truncate', None)
+    return 'Olmo3ForCausalLM', kw, 'lm'
+def period(d, kw):
+    if d.flag(): kw['layer_types'] = types(d, kw['num_hidden_layers'])
+    else: kw['sliding_window_pattern'] = d.whole(1, 3)
+def r_cohere2(d):
+    kw = llama_like(d, 'layer_norm_eps') | dict(logit_scale=d.pick(0.0625, 1.5), attention_bias=d.flag(), sliding_window=d.pick(3, 5)); D = even(kw); period(d, kw); rotation(d, kw, D); return 'Cohere2ForCausalLM', kw, 'lm'
+def r_gpt_neo(d):
+    H, L = d.pick(2, 4), d.whole(1, 3); return 'GPTNeoForCausalLM', dict(vocab_size=d.pick(37, 52), max_position_embeddings=d.pick(16, 40), hidden_size=H * d.pick(4, 8), num_layers=L, num_heads=H, attention_types=[[[d.pick('global', 'local')], 1] for _ in range(L)], window_size=d.pick(1, 3, 5),
+        activation_function=d.act(), intermediate_size=d.pick(None, 20), layer_norm_epsilon=d.eps(), tie_word_embeddings=d.flag(), bos_token_id=0, eos_token_id=0, pad_token_id=0), 'lm'
+def part(d, kw, width):
+    p = d.pick(0.5, 1.0); rotation(d, kw, int(width * p)); kw.get('rope_parameters', kw)['partial_rotary_factor'] = p
+def r_glm(d):
+    kw = llama_like(d) | dict(head_dim=d.pick(4, 8), attention_bias=d.flag()); part(d, kw, kw['head_dim']); return 'GlmForCausalLM', kw, 'lm'
+def r_glm4(d):
+    kw = llama_like(d) | dict(head_dim=d.pick(4, 8), attention_bias=d.flag()); part(d, kw, kw['head_dim']); return 'Glm4ForCausalLM', kw, 'lm'
+def corrected(d, kw):
+    E, k, S = d.pick(*[(4, 2, 1), (6, 2, 2), (8, 3, 1)]); g = d.pick(*[n for n in (1, 2, 3) if E % n == 0 and E // n >= 2]); top = d.whole(-(-k // (E // g)), g)
+    return kw | dict(intermediate_size=12, moe_intermediate_size=4, n_routed_experts=E, num_experts_per_tok=k, n_shared_experts=S, n_group=g, topk_group=top, routed_scaling_factor=d.pick(1.0, 2.5), norm_topk_prob=d.flag(), first_k_dense_replace=d.whole(0, kw['num_hidden_layers']))
+def r_glm4_moe(d):
+    kw = corrected(d, llama_like(d) | dict(head_dim=d.pick(4, 8), attention_bias=d.flag(), use_qk_norm=d.flag())); part(d, kw, kw['head_dim']); return 'Glm4MoeForCausalLM', kw, 'lm'
+def r_dots1(d):
+    kw = corrected(d, llama_like(d) | dict(attention_bias=d.flag(), sliding_window=d.pick(None, 3, 5), max_window_layers=d.whole(0, 3)))
+    if d.flag(0.4) and kw['sliding_window']: kw['layer_types'] = types(d, kw['num_hidden_layers'])
+    rotation(d, kw); return 'Dots1ForCausalLM', kw, 'lm'
+def r_minimax_m2(d):
+    kw = experts(d, llama_like(d) | dict(intermediate_size=6, head_dim=d.pick(4, 8))); rotation(d, kw, kw['head_dim'] // 2)
+    if d.flag() and 'rope_parameters' not in kw: kw['rotary_dim'] = kw['head_dim'] // 2
+    else: kw.get('rope_parameters', kw)['partial_rotary_factor'] = 0.5
+    return 'MiniMaxM2ForCausalLM', kw, 'lm'
+def r_ernie4_5(d):
+    kw = llama_like(d) | dict(use_bias=d.flag()); rotation(d, kw); return 'Ernie4_5ForCausalLM', kw, 'lm'
+def r_ernie4_5_moe(d):
+    kw = llama_like(d); L, E = kw['num_hidden_layers'], d.pick(2, 3, 5); D = even(kw); kw |= dict(moe_intermediate_size=5, moe_num_experts=E, moe_k=d.whole(1, E), moe_num_shared_experts=d.whole(0, 2), moe_layer_start_index=d.whole(0, L), moe_layer_end_index=d.pick(-1, L - 1, 0), moe_layer_interval=d.whole(1, 2), use_bias=False)
+    rotation(d, kw, D); return 'Ernie4_5_MoeForCausalLM', kw, 'lm'
+def r_exaone4(d):
+    kw = llama_like(d); D = even(kw)
+    if d.flag(0.3): kw |= dict(sliding_window=None, layer_types=['full_attention'] * kw['num_hidden_layers'])
+    else: kw['sliding_window'] = d.pick(3, 5); period(d, kw)
+    rotation(d, kw, D); return 'Exaone4ForCausalLM', kw, 'lm'
+def r_seed_oss(d):
+    kw = llama_like(d) | dict(attention_bias=d.flag(), attention_out_bias=d.flag(), mlp_bias=d.flag()); rotation(d, kw); return 'SeedOssForCausalLM', kw, 'lm'
+def r_stablelm(d):
+    kw = llama_like(d, 'layer_norm_eps') | dict(use_qkv_bias=d.flag(), use_parallel_residual=d.flag(), hidden_size=32, num_attention_heads=4, num_key_value_heads=d.pick(1, 2, 4)); narrow(kw); part(d, kw, 8); return 'StableLmForCausalLM', kw, 'lm'
+def multiplied(d, kw): return experts(d, kw | dict(intermediate_size=6, attention_bias=d.flag(), embedding_multiplier=d.pick(1.0, 12.0), attention_multiplier=d.real(0.1, 0.6), residual_multiplier=d.pick(1.0, 0.22), logits_scaling=d.pick(1.0, 8.0)))
+def r_granitemoe(d):
+    kw = multiplied(d, llama_like(d)); D = even(kw); rotation(d, kw, D); return 'GraniteMoeForCausalLM', kw, 'lm'
+def r_granitemoeshared(d):
+    kw = multiplied(d, llama_like(d)) | dict(shared_intermediate_size=d.pick(0, 7)); D = even(kw); rotation(d, kw, D); return 'GraniteMoeSharedForCausalLM', kw, 'lm'
+def r_arcee(d):
+    kw = llama_like(d) | dict(attention_bias=d.flag(), mlp_bias=d.flag()); rotation(d, kw); return 'ArceeForCausalLM', kw, 'lm'
+def r_helium(d):
+    kw = llama_like(d) | dict(attention_bias=d.flag(), mlp_bias=d.flag()); kw['head_dim'] = kw['hidden_size'] // kw['num_attention_heads']; rotation(d, kw); return 'HeliumForCausalLM', kw, 'lm'
+def r_vaultgemma(d):
+    kw = gemma_like(d); gemma_more(d, kw); rotation(d, kw); return 'VaultGemmaForCausalLM', kw, 'lm'
+def r_eurobert(d):
+    kw = llama_like(d) | dict(attention_bias=d.flag(), mlp_bias=d.flag(), classifier_pooling=d.pick('bos', 'mean')); rotation(d, kw); kind = d.pick('ForMaskedLM', 'ForMaskedLM', 'ForTokenClassification', 'ForSequenceClassification')
+    return 'EuroBert' + kind, kw | (dict(num_labels=3) if kind != 'ForMaskedLM' else {}), {'ForMaskedLM': 'mlm', 'ForTokenClassification': 'tokens'}.get(kind, 'last')
+def r_modernbert_decoder(d):
+    cls, kw, _ = r_modernbert(d); return 'ModernBertDecoderForCausalLM', kw, 'lm'
+def plain(kw, *names): return {k: v for k, v in kw.items() if k not in names}
+def r_mpnet(d): return classes(d, 'MPNet', plain(bert(d, pad_token_id=1), 'type_vocab_size'), ('ForMaskedLM', 'ForMaskedLM', 'ForTokenClassification'))
+def r_megatron_bert(d): return classes(d, 'MegatronBert', bert(d))
+def r_roberta_prelayernorm(d):
+    kw = bert(d, pad_token_id=d.pick(0, 1, 2, 3)); kw['type_vocab_size'] = d.whole(1, 2); return classes(d, 'RobertaPreLayerNorm', kw)
+def r_nomic_bert(d):
+    kw = bert(d, rope_theta=d.pick(1000.0, 77.0)); kw['hidden_size'] = kw['num_attention_heads'] * 8; return classes(d, 'NomicBert', kw)
+def r_clip_text(d): return 'CLIPTextModel', plain(bert(d), 'type_vocab_size', 'tie_word_embeddings') | dict(eos_token_id=2, bos_token_id=1), 'bare'
+def r_m2m_100(d): return 'M2M100ForConditionalGeneration', bart(d, pad_token_id=d.pick(0, 1, 2)), 'seq2seq'
+def r_mbart(d): return 'MBartForConditionalGeneration', bart(d), 'seq2seq'
+def r_pegasus(d): return 'PegasusForConditionalGeneration', bart(d), 'seq2seq'
+def r_blenderbot(d): return 'BlenderbotForConditionalGeneration', bart(d), 'seq2seq'
+def r_xglm(d):
+    H = d.pick(2, 4); return 'XGLMForCausalLM', dict(vocab_size=d.pick(37, 52), d_model=H * d.pick(4, 8), ffn_dim=d.pick(12, 20), num_layers=d.whole(1, 3), attention_heads=H, max_position_embeddings=d.pick(16, 40), activation_function=d.act(), scale_embedding=d.flag(), tie_word_embeddings=d.flag(0.6), pad_token_id=1,
+        bos_token_id=0, eos_token_id=2, decoder_start_token_id=2), 'lm'
+def r_biogpt(d): return 'BioGptForCausalLM', plain(bert(d), 'type_vocab_size') | dict(scale_embedding=d.flag(), pad_token_id=d.pick(0, 1)), 'lm'
+def r_codegen(d): return 'CodeGenForCausalLM', gpt(d, rotary_dim=d.pick(2, 4)) | dict(n_head=4, n_embd=d.pick(16, 32)), 'lm'
 FAMILIES = {k[2:]: f for k, f in list(globals().items()) if k.startswith('r_')}
 
 # ---- cases ------------------------------------------------------------------------------------------------------------------------------------------------
