@@ -134,7 +134,7 @@ static void keys_that_nobody_knows_are_refused_where_their_names_are_about_a_mod
 }
 
 static json_t *json_of(const char *quoted) {
-    char text[400];
+    char text[600];
     snprintf(text, sizeof text, "%s", quoted);
     for (char *c = text; *c; c++)
         if (*c == '\'') *c = '"';
@@ -220,6 +220,12 @@ static void sentences_name_the_keys_of_the_file(void **state) {
         {"{'model_type':'mixtral','num_experts_per_tok':9}", "num_experts_per_tok is 9"},
         {"{'model_type':'roberta','pad_token_id':null}", "pad_token_id"},
         {"{'model_type':'vit','image_size':30}", "the key image_size (30) is not a multiple of patch_size"},
+        {"{'model_type':'stablelm','qk_layernorm':true}",
+         "qk_layernorm is true; models of type stablelm can have: false"},
+        {"{'model_type':'gpt_neo','num_layers':25}", "attention_layers is missing"},
+        {"{'model_type':'eurobert','architectures':['EuroBertForSequenceClassification']}", "classifier_pooling"},
+        {"{'model_type':'exaone4','sliding_window_pattern':'LLLG'}", "layer_types is missing"},
+        {"{'model_type':'mpnet','relative_attention_num_buckets':16}", "relative_attention_num_buckets is 16"},
         {"{'model_type':'t5','num_layers':1,'feed_forward_proj':'mish'}",
          "feed_forward_proj is \"mish\", dense_act_fn is null, is_gated_act is null; models of type t5,mt5 can have"},
     };
@@ -238,6 +244,52 @@ static void sentences_name_the_keys_of_the_file(void **state) {
     qkv_context_free(ctx);
 }
 
+/* Published files and those of newer versions of transformers say the same model in other words. */
+static void other_words_of_published_files_give_the_same_model(void **state) {
+    (void)state;
+    static const struct {
+        const char *one, *other;
+    } cases[] = {
+        {"{'model_type':'nomic_bert','hidden_size':64,'num_attention_heads':4,'intermediate_size':96,"
+         "'num_hidden_layers':3,'max_position_embeddings':99,'rope_parameters':{'rope_theta':77.0}}",
+         "{'model_type':'nomic_bert','n_embd':64,'n_head':4,'n_inner':96,'n_layer':3,'n_positions':99,"
+         "'rotary_emb_base':77,'rotary_emb_fraction':1.0,'activation_function':'swiglu','causal':false,"
+         "'prenorm':false,'layer_norm_epsilon':1e-12,'scale_attn_weights':true,'fused_bias_fc':true}"},
+        {"{'model_type':'minimax_m2','rope_parameters':{'rope_theta':5000000,'partial_rotary_factor':0.5}}",
+         "{'model_type':'minimax_m2','rope_theta':5000000,'rotary_dim':64,'scoring_func':'sigmoid',"
+         "'use_routing_bias':true,'qk_norm_type':'per_layer','num_mtp_modules':3,'use_mtp':true}"},
+        {"{'model_type':'gpt_neo','num_layers':4,'attention_types':[[['global','local'],2]]}",
+         "{'model_type':'gpt_neo','num_layers':4,'attention_layers':['global','local','global','local']}"},
+        {"{'model_type':'gpt_neo','num_layers':3,'attention_types':[[['global'],1],[['local'],2]]}",
+         "{'model_type':'gpt_neo','num_layers':3,'attention_layers':['global','local','local']}"},
+        {"{'model_type':'exaone4','num_hidden_layers':2,'sliding_window_pattern':2}",
+         "{'model_type':'exaone4','num_hidden_layers':2,'sliding_window_pattern':'LLLG',"
+         "'layer_types':['sliding_attention','full_attention']}"},
+        {"{'model_type':'cohere2','num_hidden_layers':4}",
+         "{'model_type':'cohere2','num_hidden_layers':4,'sliding_window_pattern':4,'layer_switch':4,"
+         "'order_of_interleaved_layers':'local_attn_first','position_embedding_type':'rope_gptj'}"},
+        {"{'model_type':'olmo3','num_hidden_layers':4,'rope_parameters':{'full_attention':{'rope_type':'linear',"
+         "'factor':4.0,'rope_theta':500000.0},'sliding_attention':{'rope_theta':500000.0}}}",
+         "{'model_type':'olmo3','num_hidden_layers':4,'rope_theta':500000,"
+         "'rope_scaling':{'rope_type':'linear','factor':4.0}}"},
+        {"{'model_type':'ernie4_5_moe','num_hidden_layers':4,'moe_layer_end_index':3}",
+         "{'model_type':'ernie4_5_moe','num_hidden_layers':4,'moe_layer_end_index':-1,'moe_capacity':[64,64,64],"
+         "'moe_gate':'topk','moe_use_aux_free':true}"},
+    };
+    struct qkv_context *ctx;
+    char x[QKV_DIGEST_TEXT], y[QKV_DIGEST_TEXT];
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        json_t *one = json_of(cases[i].one), *other = json_of(cases[i].other);
+        assert_true(one && other);
+        if (keys_read(ctx, one, x) || keys_read(ctx, other, y)) fail_msg("%s: %s", cases[i].one, qkv_message(ctx));
+        if (strcmp(x, y) != 0) fail_msg("%s is another model than %s", cases[i].one, cases[i].other);
+        json_decref(one);
+        json_decref(other);
+    }
+    qkv_context_free(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_of_a_reference_configuration_is_read_or_known_or_refused),
@@ -245,6 +297,7 @@ int main(void) {
         cmocka_unit_test(keys_that_nobody_knows_are_refused_where_their_names_are_about_a_model),
         cmocka_unit_test(no_sentence_about_a_configuration_has_a_path_of_a_spec),
         cmocka_unit_test(sentences_name_the_keys_of_the_file),
+        cmocka_unit_test(other_words_of_published_files_give_the_same_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

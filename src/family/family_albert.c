@@ -1,5 +1,5 @@
 /* ALBERT (Lan et al. 2019): a narrow embedding, and layers that share their weights. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule heads[] = {
     {"'ForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.width=$embedding_size; "

@@ -1,5 +1,5 @@
 /* Arcee's AFM (2025): LLaMA with squared ReLU in place of gates. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_activations}, {"tie_word_embeddings", qkv_family_ties},

@@ -1,5 +1,5 @@
 /* BART (Lewis et al. 2019). The base model is read as the language model, whose head is its embedding. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 /* Without ties, both stacks and the head have tables of their own. */
 static const struct qkv_family_rule ties[] = {

@@ -1,5 +1,5 @@
 /* BERT (Devlin et al. 2018): masked language models, classifiers of texts and of tokens, and the encoder alone. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule heads[] = {
     {"'ForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.norm.kind='layernorm'; "

@@ -1,5 +1,5 @@
 /* BioGPT (Luo et al. 2022): OPT with a scaled embedding. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_activations},

@@ -1,5 +1,5 @@
 /* Blenderbot (Roller et al. 2020): BART with norms before sublayers, and none after the embedding. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 const struct qkv_family qkv_family_blenderbot = {
     .type = "blenderbot",
@@ -11,7 +11,7 @@ const struct qkv_family qkv_family_blenderbot = {
     "vocab_size=8008; max_position_embeddings=128; encoder_layers=2; decoder_layers=24; encoder_attention_heads=32; "
     "decoder_attention_heads=32; encoder_ffn_dim=10240; decoder_ffn_dim=10240; d_model=2560",
     .idle = "add_bias_logits extra_pos_embeddings save_step static_position_embeddings normalize_* "
-            "add_final_layer_norm do_blenderbot_90_layernorm layernorm_variant",
+            "add_final_layer_norm do_blenderbot_90_layernorm layernorm_variant extra_layer_norm",
     .spec = QKV_FAMILY_BART_SPEC
     "source_vocab=$vocab_size; context=$max_position_embeddings; *.attention.bias=true; "
     "*.embed.scale=$scale_embedding:scaled; *.embed.position.kind='learned'; *.norm.placement='pre'",

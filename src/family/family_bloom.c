@@ -1,5 +1,5 @@
 /* BLOOM (Scao et al. 2022): ALiBi, and a norm after the embedding. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"tie_word_embeddings", qkv_family_ties},

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "family/family.h"
+#include "family/family_tables.h"
 
 /* The end of a name, and the value of `class` in tables; of two that end alike the longer one is first. */
 static const struct {

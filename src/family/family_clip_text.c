@@ -1,5 +1,5 @@
 /* The text part of CLIP (Radford et al. 2021), as diffusion models have it: its hidden states. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_activations},

@@ -1,5 +1,5 @@
 /* CodeGen (Nijkamp et al. 2022): GPT-J with joined queries, values and keys, in four shards. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"activation_function", qkv_family_activations},

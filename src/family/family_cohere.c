@@ -1,5 +1,5 @@
 /* Command R (Cohere 2024): parallel sublayers, norms without a bias, interleaved rotations. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule query_norms[] = {
     {"false", "decoder.attention.qk_norm=null"},

@@ -1,5 +1,5 @@
 /* Cohere 2 (2024), Command R7B: Command R with windows, where layers without a window have no rotation. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_kind kinds[] = {
     {"'full_attention'", "full", "attention.position.kind='none'; attention.window=0"},
@@ -29,7 +29,7 @@ const struct qkv_family qkv_family_cohere2 = {
                 "tie_word_embeddings=true; attention_bias=false; logit_scale=0.0625; sliding_window=4096; "
                 "sliding_window_pattern=4",
     .needs = "use_qk_norm=false; sliding_window=!null",
-    .idle = "_sliding_window_pattern cache_implementation order_of_interleaved_layers position_embedding_type "
+    .idle = "_sliding_window_pattern layer_switch cache_implementation order_of_interleaved_layers position_embedding_type "
             "rotary_pct use_embedding_sharing use_gated_activation use_parallel_block use_parallel_embedding",
     .spec = QKV_FAMILY_LLAMA_BASE
     "decoder.norm.placement='parallel'; decoder.norm.kind='layernorm'; decoder.norm.bias=false; "

@@ -1,5 +1,5 @@
 /* DistilBERT (Sanh et al. 2019): BERT without types of tokens. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule heads[] = {
     {"'ForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.norm.kind='layernorm'; "

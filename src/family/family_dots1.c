@@ -1,5 +1,5 @@
 /* dots.llm1 (Rednote 2025): experts that are chosen by corrected scores, and norms of each head. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 #define WINDOW "; attention.window=$sliding_window"
 static const struct qkv_family_kind kinds[] = {

@@ -1,6 +1,6 @@
 /* ELECTRA (Clark et al. 2020): its generator; its discriminator, which scores each token; classifiers, and the encoder
  * alone. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule heads[] = {
     {"'ForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.activation='gelu'; "

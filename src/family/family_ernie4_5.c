@@ -1,5 +1,5 @@
 /* ERNIE 4.5 (Baidu 2025) without experts: LLaMA, where neighbouring channels are rotated together. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule biases[] = {
     {"false", "decoder.attention.bias=false; decoder.ffn.bias=false"},

@@ -1,7 +1,7 @@
 /* ERNIE 4.5 with experts (Baidu 2025): scores are softmaxes, and corrected scores choose the experts. */
 #include <string.h>
 
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_kind kinds[] = {
     {"'dense'", "dense", QKV_FAMILY_DENSE},

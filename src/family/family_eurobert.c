@@ -1,5 +1,5 @@
 /* EuroBERT (Boizard et al. 2025): LLaMA without a causal mask. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule heads[] = {
     {"'ForMaskedLM'", "head.kind='lm'; head.bias=$mlp_bias; head.transform=null"},

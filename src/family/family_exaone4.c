@@ -1,6 +1,6 @@
 /* EXAONE 4 (LG AI Research 2025): norms after sublayers and of each head; with windows, layers without a window have no
  * rotation. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_kind kinds[] = {
     {"'full_attention'", "full", "attention.position.kind='none'; attention.window=0"},

@@ -1,5 +1,5 @@
 /* Falcon (Almazrouei et al. 2023), in its three layouts. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule biases[] = {
     {"false", "decoder.attention.bias=false; decoder.ffn.bias=false"},

@@ -1,5 +1,5 @@
 /* Gemma 1 (Mesnard et al. 2024): norms times 1 + w, a scaled embedding. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 /* Published files say gelu where the model uses its approximation by tanh. */
 static const struct qkv_family_rule gates[] = {

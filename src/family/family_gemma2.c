@@ -1,5 +1,5 @@
 /* Gemma 2 (Riviere et al. 2024): norms around sublayers, softcaps, every second layer with a window. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_activation", qkv_family_gates},

@@ -1,6 +1,6 @@
 /* Gemma 3 (Kamath et al. 2025), its text model: norms of queries and keys, and layers with a window have a rotation of
  * their own. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_kind kinds[] = {
     {"'full_attention'", "full",

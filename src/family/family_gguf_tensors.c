@@ -1,6 +1,6 @@
 /* The tensors that all families have under the same names in GGUF files (https://github.com/ggml-org/llama.cpp,
  * gguf-py), and tables that several families share. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 const struct qkv_family_tensor qkv_family_gguf_tensors[] = {
     {"embed.token", "token_embd", 0, 0, NULL},

@@ -1,5 +1,5 @@
 /* GLM-4 (GLM team 2024) in its first form: joined gates, neighbouring channels of half a head are rotated. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},

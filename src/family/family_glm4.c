@@ -1,5 +1,5 @@
 /* GLM-4-0414 and GLM-Z1 (2025): GLM-4 with norms before and after sublayers. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},

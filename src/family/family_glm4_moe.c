@@ -1,5 +1,5 @@
 /* GLM-4.5 and 4.6 (GLM team 2025): experts that are chosen by corrected scores, part of a head is rotated. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},       {"tie_word_embeddings", qkv_family_ties},

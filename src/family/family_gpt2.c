@@ -1,5 +1,5 @@
 /* GPT-2 (Radford et al. 2019): DistilGPT-2, DialoGPT. Its matrices are stored (in, out). */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"scale_attn_weights", qkv_family_gpt_scales},

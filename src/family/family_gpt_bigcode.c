@@ -1,5 +1,5 @@
 /* GPTBigCode (Ben Allal et al. 2023): SantaCoder, StarCoder: GPT-2 with one head of keys and values for all. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 /* transformers writes num_key_value_heads too, but never reads it. */
 static const struct qkv_family_rule key_values[] = {

@@ -1,7 +1,7 @@
 /* GPT-Neo (Black et al. 2021) and TinyStories: GPT-2 with windows in some layers, and scores that are not scaled. */
 #include <string.h>
 
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_kind kinds[] = {
     {"'global'", "global", "attention.window=0"},

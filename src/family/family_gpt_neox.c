@@ -1,5 +1,5 @@
 /* GPT-NeoX (Black et al. 2022) and Pythia: parallel sublayers with two norms, or sequential ones. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule residuals[] = {
     {"true", "decoder.norm.placement='parallel_two'"},

@@ -1,5 +1,5 @@
 /* gpt-oss (OpenAI 2025): experts with biases and a clamped gate, sinks, every second layer with a window. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"tie_word_embeddings", qkv_family_ties},

@@ -1,5 +1,5 @@
 /* GPT-J (Wang & Komatsuzaki 2021): parallel sublayers with one norm, interleaved rotations. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"activation_function", qkv_family_activations},

@@ -1,5 +1,5 @@
 /* Granite 3 (IBM 2024): LLaMA with multipliers of embedding, scores, residuals and logits. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},      {"tie_word_embeddings", qkv_family_ties},

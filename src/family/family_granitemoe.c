@@ -1,5 +1,5 @@
 /* Granite 3 with experts (IBM 2024): the scores of the chosen experts are a softmax. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 const struct qkv_family_tensor qkv_family_granitemoe_tensors[] = {
     {"ffn.router", "model.layers.{N}.block_sparse_moe.router.layer", 0, 0, NULL},

@@ -1,5 +1,5 @@
 /* Granite with experts and a shared expert (IBM 2025). */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 const struct qkv_family qkv_family_granitemoeshared = {
     .type = "granitemoeshared",

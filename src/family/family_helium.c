@@ -1,5 +1,5 @@
 /* Helium (Kyutai 2025): LLaMA, where neighbouring channels are rotated together. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},      {"tie_word_embeddings", qkv_family_ties},

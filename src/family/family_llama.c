@@ -1,5 +1,5 @@
 /* LLaMA 1, 2 and 3 (Touvron et al. 2023), and others of the type: SmolLM, TinyLlama, Yi, DeepSeek-LLM. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},      {"tie_word_embeddings", qkv_family_ties},

@@ -1,5 +1,5 @@
 /* M2M100 (Fan et al. 2020) and NLLB (NLLB team 2022): sinusoids, norms before sublayers. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule ties[] = {
     {"true", "tie='all'"},

@@ -1,5 +1,5 @@
 /* MarianMT (Junczys-Dowmunt et al. 2018), the OPUS models: sinusoids, norms after sublayers. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 /* Each stack may have a table of its own, and the head may share the decoder's or have its own. */
 static const struct qkv_family_rule ties[] = {

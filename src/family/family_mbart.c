@@ -1,5 +1,5 @@
 /* mBART (Liu et al. 2020): BART with norms before sublayers. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 const struct qkv_family qkv_family_mbart = {
     .type = "mbart",

@@ -1,5 +1,5 @@
 /* Megatron-BERT (Shoeybi et al. 2019): BERT with norms before sublayers, and none after the embedding. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_tensor tensors[] = {
     {"attn_norm", "bert.encoder.layer.{N}.attention.ln", 0, 0, NULL},

@@ -1,5 +1,5 @@
 /* Ministral (Mistral AI 2024): Mistral where only some layers have a window. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},

@@ -1,5 +1,5 @@
 /* Mistral 7B (Jiang et al. 2023): LLaMA with a window. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},

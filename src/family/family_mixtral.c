@@ -1,5 +1,5 @@
 /* Mixtral (Jiang et al. 2024): Mistral with experts. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},

@@ -1,5 +1,5 @@
 /* ModernBERT (Warner et al. 2024): rotations, windows, gates; the first layer has no norm before its attention. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule norms[] = {
     {"false", "encoder.norm.bias=false; encoder.embed.norm.bias=false"},

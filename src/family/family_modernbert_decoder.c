@@ -1,5 +1,5 @@
 /* The decoders of Ettin (Weller et al. 2025): ModernBERT with a causal mask, and separate queries, keys and values. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule norms[] = {
     {"false", "decoder.norm.bias=false; decoder.embed.norm.bias=false"},
@@ -71,7 +71,7 @@ const struct qkv_family qkv_family_modernbert_decoder = {
                 "classifier_bias=false; decoder_bias=true; global_attn_every_n_layers=3; local_attention=128; "
                 "global_rope_theta=160000.0; local_rope_theta=10000.0; tie_word_embeddings=true",
     .idle = "deterministic_flash_attn reference_compile sparse_* repad_logits_with_grad sliding_window "
-            "position_embedding_type layer_norm_eps classifier_pooling causal_mask is_causal",
+            "position_embedding_type layer_norm_eps classifier_pooling causal_mask",
     .rotations = {"global_rope_theta", "local_rope_theta"},
     .scaling_of_all = true,
     .spec =

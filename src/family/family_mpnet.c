@@ -1,5 +1,5 @@
 /* MPNet (Song et al. 2020): RoBERTa with T5's biases of distances, without types. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_tensor tensors[] = {
     QKV_FAMILY_BERT_EMBEDDINGS("mpnet"),

@@ -1,5 +1,5 @@
 /* MPT (MosaicML 2023): ALiBi, no biases. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"tie_word_embeddings", qkv_family_ties},

@@ -1,5 +1,5 @@
 /* NomicBERT (Nussbaum et al. 2024): BERT with rotations and gates, without biases. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule heads[] = {
     {"'ForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.norm.kind='layernorm'; "
@@ -59,7 +59,7 @@ const struct qkv_family qkv_family_nomic_bert = {
     .needs = "activation_function='swiglu'; rotary_emb_fraction=1.0; rotary_emb_interleaved=false; "
              "rotary_emb_scale_base=null; rotary_scaling_factor=null; prenorm=false; parallel_block=false; "
              "qkv_proj_bias=false; mlp_fc1_bias=false; mlp_fc2_bias=false; use_rms_norm=false; "
-             "scale_attn_weights=true; scale_attn_by_inverse_layer_idx=false; causal=false; use_pad_token=!false",
+             "scale_attn_weights=true; scale_attn_by_inverse_layer_idx=false; causal=false",
     .idle = "max_trained_positions parallel_block_tied_norm fused_* use_xentropy pad_vocab_size_multiple "
             "dense_seq_output last_layer_subset mup_* summary_* reorder_and_upcast_attn",
     .spec = "context=$max_position_embeddings; " QKV_FAMILY_ENCODER_SIZES QKV_FAMILY_NO_BIASES QKV_FAMILY_TYPES

@@ -1,5 +1,5 @@
 /* OLMo 1 (Groeneveld et al. 2024): LLaMA with norms without weights, and clamped queries, keys and values. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},

@@ -1,5 +1,5 @@
 /* OLMo 3 (2025): OLMo 2 with windows, and layers with a window have a rotation of their own. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_kind kinds[] = {
     {"'full_attention'", "full",

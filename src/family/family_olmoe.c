@@ -1,5 +1,5 @@
 /* OLMoE (Muennighoff et al. 2024): experts, and a norm over all queries and one over all keys. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},

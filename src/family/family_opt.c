@@ -1,5 +1,5 @@
 /* OPT (Zhang et al. 2022): positions from 2 on; the 350m has norms after sublayers and a narrow embedding. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule norms[] = {
     {"do_layer_norm_before=true; _remove_final_layer_norm=false",

@@ -1,5 +1,5 @@
 /* Pegasus (Zhang et al. 2020): BART with sinusoids, and norms before sublayers. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 const struct qkv_family qkv_family_pegasus = {
     .type = "pegasus",

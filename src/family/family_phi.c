@@ -1,5 +1,5 @@
 /* Phi-1, 1.5 and 2 (Li et al. 2023): parallel sublayers, half of a head rotated. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule query_norms[] = {
     {"false", "decoder.attention.qk_norm=null"},

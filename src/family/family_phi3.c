@@ -1,5 +1,5 @@
 /* Phi-3, 3.5 and 4 (Abdin et al. 2024): LLaMA with fused matrices, and a rotation for long texts. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule stretched[] = {
     {"rope_scaling=!null", "decoder.attention.position.scaling.original_context=$original_max_position_embeddings"},

@@ -1,5 +1,5 @@
 /* Qwen 2 and 2.5 (Yang et al. 2024): biases of queries, keys and values. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},

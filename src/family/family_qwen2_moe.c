@@ -1,5 +1,5 @@
 /* Qwen 1.5 and 2 with experts (Yang et al. 2024), and a shared expert with a gate. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 #define SPARSE                                                                                                         \
     QKV_FAMILY_QWEN_SPARSE "ffn.experts.shared=$shared_expert_intermediate_size; ffn.experts.shared_gate=true; "

@@ -1,5 +1,5 @@
 /* Qwen 3 (Yang et al. 2025): norms of queries and keys, head by head. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},

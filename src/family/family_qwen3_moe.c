@@ -1,5 +1,5 @@
 /* Qwen 3 with experts (Yang et al. 2025). */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_kind kinds[] = {
     {"'dense'", "dense", QKV_FAMILY_DENSE},

@@ -1,5 +1,5 @@
 /* RoBERTa (Liu et al. 2019), XLM-R, CamemBERT: positions from 2 on. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule heads[] = {
     {"'ForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.activation='gelu'; "

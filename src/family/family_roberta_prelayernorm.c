@@ -1,5 +1,5 @@
 /* RoBERTa with norms before sublayers, of fairseq's --encoder-normalize-before. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_tensor tensors[] = {
     {"attn_norm", "roberta_prelayernorm.encoder.layer.{N}.attention.LayerNorm", 0, 0, NULL},

@@ -1,5 +1,5 @@
 /* Seed-OSS (ByteDance 2025): LLaMA with biases of queries, keys and values. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule biases[] = {
     {"attention_bias=true; attention_out_bias=false", "decoder.attention.bias='qkv'"},

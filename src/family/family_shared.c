@@ -1,7 +1,7 @@
 /* Tables that families share. */
 #include <string.h>
 
-#include "family/family.h"
+#include "family/family_tables.h"
 
 const struct qkv_family_rule qkv_family_activations[] = {
     {"'gelu_new'", "*.ffn.kind='gelu_tanh'"},

@@ -1,7 +1,7 @@
 /* SmolLM3 (2025): LLaMA, where one of several layers has no rotation. */
 #include <string.h>
 
-#include "family/family.h"
+#include "family/family_tables.h"
 
 #define PLAIN  "attention.position.kind='none'; "
 #define WINDOW "attention.window=$sliding_window"

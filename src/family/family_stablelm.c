@@ -1,5 +1,5 @@
 /* StableLM 2 (Bellagente et al. 2024): LLaMA with layer norms, and a rotation of part of a head. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule blocks[] = {
     {"false", "decoder.norm.placement='pre'"},

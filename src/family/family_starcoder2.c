@@ -1,5 +1,5 @@
 /* StarCoder 2 (Lozhkov et al. 2024). */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule biases[] = {
     {"true", "decoder.attention.bias=true; decoder.ffn.bias=true"},

@@ -1,5 +1,5 @@
 /* T5 (Raffel et al. 2020), 1.0 and 1.1, Flan-T5, mT5: biases by buckets of distances, no scale of scores. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 /* Newer files repeat the activation, and whether there are gates, under keys of their own. */
 #define FEED_FORWARD(text, activation, gated, kind)                                                                    \

@@ -1,5 +1,5 @@
 /* The encoder of T5 alone, as in sentence-t5 and in models of images, and the classifier of tokens made of it. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule heads[] = {
     {"'EncoderModel'", QKV_FAMILY_BARE},

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/math.h"
-#include "family/family.h"
+#include "family/family_tables.h"
 #include "model/spec.h"
 
 /* ---- values of a spec -------------------------------------------------------------------------------------------- */

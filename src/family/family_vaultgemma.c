@@ -1,5 +1,5 @@
 /* VaultGemma (Google 2025): Gemma 2 without the norms after sublayers. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"hidden_activation", qkv_family_gates},

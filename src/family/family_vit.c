@@ -1,5 +1,5 @@
 /* ViT (Dosovitskiy et al. 2021): classifiers of images, given as numbers. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_rule biases[] = {
     {"true", "encoder.attention.bias=true"},

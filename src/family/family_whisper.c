@@ -1,6 +1,6 @@
 /* Whisper (Radford et al. 2022): frames, given as numbers, through two convolutions; keys have no bias. Nothing reads
  * scale_embedding. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 /* The encoder's sinusoids as the file has them, maybe rounded; a file without them means computed ones. */
 

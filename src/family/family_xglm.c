@@ -1,5 +1,5 @@
 /* XGLM (Lin et al. 2021): a decoder with sinusoids that begin at 2. */
-#include "family/family.h"
+#include "family/family_tables.h"
 
 static const struct qkv_family_choice choices[] = {
     {"activation_function", qkv_family_activations},
