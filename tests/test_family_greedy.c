@@ -90,7 +90,7 @@ static void greedy_search_gives_the_tokens_of_the_reference(void **state) {
     (void)state;
     size_t tokens = 0;
     const size_t count = check_root(TEST_SOURCE_DIR "/tests/golden/hf", &tokens);
-    assert_true(count >= 30 && tokens >= 35 * count); /* few cases have a tie, and it is late */
+    assert_true(count >= 28 && tokens >= 39 * count); /* few cases have a tie, and it is late */
     if (getenv("QKV_GOLDEN_HF")) check_root(getenv("QKV_GOLDEN_HF"), &tokens);
 }
 

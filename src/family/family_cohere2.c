@@ -29,8 +29,9 @@ const struct qkv_family qkv_family_cohere2 = {
                 "tie_word_embeddings=true; attention_bias=false; logit_scale=0.0625; sliding_window=4096; "
                 "sliding_window_pattern=4",
     .needs = "use_qk_norm=false; sliding_window=!null",
-    .idle = "_sliding_window_pattern layer_switch cache_implementation order_of_interleaved_layers position_embedding_type "
-            "rotary_pct use_embedding_sharing use_gated_activation use_parallel_block use_parallel_embedding",
+    .idle = "_sliding_window_pattern layer_switch cache_implementation order_of_interleaved_layers rotary_pct "
+            "position_embedding_type use_embedding_sharing use_gated_activation use_parallel_block "
+            "use_parallel_embedding",
     .spec = QKV_FAMILY_LLAMA_BASE
     "decoder.norm.placement='parallel'; decoder.norm.kind='layernorm'; decoder.norm.bias=false; "
     "decoder.norm.eps=$layer_norm_eps; decoder.ffn.bias=false; head.scale=$logit_scale",

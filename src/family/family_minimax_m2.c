@@ -38,9 +38,10 @@ const struct qkv_family qkv_family_minimax_m2 = {
         "rope_theta=5000000.0; rope_scaling=null; partial_rotary_factor=null; rotary_dim=null; "
         "tie_word_embeddings=false; "
         "num_experts_per_tok=8; num_local_experts=256",
-    .needs = "scoring_func='sigmoid'; use_routing_bias=true; use_qk_norm=true; qk_norm_type='per_layer'; shared_intermediate_size=0",
-    .idle = "attn_type_list mtp_transformer_layers num_mtp_modules use_mtp layernorm_* "
-            "mlp_intermediate_size shared_moe_mode max_model_len attn_window_size swa_rope_theta",
+    .needs = "scoring_func='sigmoid'; use_routing_bias=true; use_qk_norm=true; qk_norm_type='per_layer'; "
+             "shared_intermediate_size=0",
+    .idle = "attn_type_list mtp_transformer_layers num_mtp_modules use_mtp layernorm_* mlp_intermediate_size "
+            "shared_moe_mode max_model_len attn_window_size swa_rope_theta",
     .spec = QKV_FAMILY_LLAMA_SPEC QKV_FAMILY_RMSNORM QKV_FAMILY_NO_BIASES
     "decoder.norm.placement='pre'; "
     "decoder.attention.qk_norm.kind='rmsnorm'; decoder.attention.qk_norm.eps=$rms_norm_eps; "

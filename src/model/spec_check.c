@@ -280,8 +280,8 @@ static enum qkv_status check_experts(const struct checker *c, const struct qkv_p
                         c->name, path, e->top_groups, e->top_groups * each, e->top_k, least);
     if (e->groups > 1 && e->group_score == QKV_GROUP_SCORE_TOP2 && each < 2)
         return qkv_fail(c->ctx, QKV_SPEC,
-                        "%s: %sexperts.groups is %d, so a group has one expert, and its score cannot be that of its two "
-                        "best (choose fewer groups, or group_score max)",
+                        "%s: %sexperts.groups is %d, so a group has one expert, and no score of its two best (choose "
+                        "fewer groups, or group_score max)",
                         c->name, path, e->groups);
     if (ffn->dropout == 0) return QKV_OK;
     return qkv_fail(c->ctx, QKV_SPEC,
