@@ -100,6 +100,29 @@ static void a_family_is_read_under_its_other_names(void **state) {
 }
 
 /* The key that says which layers have experts is no list, or no number: all layers would be of one kind. */
+/* Sentence models: the encoder alone, under the name of a masked language model. */
+static void a_masked_language_model_without_a_head_is_an_encoder(void **state) {
+    (void)state;
+    static const char *const cases[][3] = {
+        {"mpnet_model", "MPNetModel", "MPNetForMaskedLM"},
+        {"bert_model", "BertModel", "BertForMaskedLM"},
+        {"nomic_bert_model", "NomicBertModel", "NomicBertForMaskedLM"},
+    };
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        char golden[600], digests[2][QKV_DIGEST_TEXT];
+        snprintf(golden, sizeof golden, TEST_SOURCE_DIR "/tests/golden/hf/%s", cases[i][0]);
+        const char *folder = config_changed("masked", golden, cases[i][1], cases[i][2]);
+        struct opened plain = open_path(golden), masked = open_path(folder);
+        assert_int_equal(qkv_spec_digest(plain.ctx, qkv_model_spec(plain.model), digests[0]), QKV_OK);
+        assert_int_equal(qkv_spec_digest(masked.ctx, qkv_model_spec(masked.model), digests[1]), QKV_OK);
+        assert_string_equal(digests[0], digests[1]);
+        assert_int_equal(qkv_model_spec(masked.model)->head.kind, QKV_HEAD_NONE);
+        close_opened(&plain);
+        close_opened(&masked);
+        test_remove_tree(folder);
+    }
+}
+
 static void what_says_the_kinds_of_layers_is_refused_by_its_key(void **state) {
     (void)state;
     static const struct {
@@ -402,6 +425,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_family_cannot_be_is_refused_by_its_key),
         cmocka_unit_test(a_family_is_read_under_its_other_names),
+        cmocka_unit_test(a_masked_language_model_without_a_head_is_an_encoder),
         cmocka_unit_test(what_says_the_kinds_of_layers_is_refused_by_its_key),
         cmocka_unit_test(tensors_that_are_missing_left_over_or_others_are_refused_by_name),
         cmocka_unit_test(a_head_beside_the_embedding_that_it_is_tied_to_has_its_numbers),

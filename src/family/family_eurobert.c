@@ -36,7 +36,7 @@ static const struct qkv_family_choice choices[] = {
 };
 
 static const struct qkv_family_tensor tensors[] = {
-    {"head.transform", "dense", 0, 0, NULL},
+    {"head.transform", "dense", 0, 0, "class='ForSequenceClassification'"},
     {"head", "classifier", 0, 0, "class=!'ForMaskedLM'"},
     {NULL, NULL, 0, 0, NULL},
 };

@@ -145,6 +145,26 @@ static void find_all_tensors(const struct qkv_family_reading *r, qkv_family_has 
     for (const struct qkv_family_tensor *t = r->family->others; t && t->ours; t++) find_tensors(r, t->when, has, user);
 }
 
+/* Folders of sentence-transformers name a masked language model, but often have no weight of its head: they are read as
+ * the encoder alone. */
+static bool find_head(const struct qkv_family_reading *r, qkv_family_has *has, const void *user) {
+    static const char masked[] = "ForMaskedLM", transform[] = "head.transform";
+    const char *class = json_string_value(json_object_get(r->config, "class"));
+    bool asked = false;
+    size_t n;
+    if (!has || strcmp(class, masked) != 0) return true;
+    for (const struct qkv_family_tensor *t = r->family->tensors; t && t->ours; t++) {
+        char name[QKV_FAMILY_NAME];
+        if (strcmp(t->ours, transform) != 0 || !qkv_family_holds(r->config, t->when)) continue;
+        asked = true;
+        snprintf(name, sizeof name, "%s.weight", t->theirs);
+        if (files_have(r, name, has, user)) return true;
+    }
+    const char *bare = qkv_family_architecture(r->family, "Model", &n);
+    if (!asked || n < 5 || strncmp(bare + n - 5, "Model", 5) != 0) return true;
+    return json_object_set_new(r->config, "class", json_string("Model")) == 0;
+}
+
 /* ---- required values --------------------------------------------------------------------------------------------- */
 
 static enum qkv_status check_needs(const struct qkv_family_reading *r, const char *needs) {
@@ -391,6 +411,7 @@ enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const
     if (!status) {
         spell_aliases(r.config, r.family->aliases);
         if (!fill_defaults(r.config, r.family->defaults) || !fill_labels(r.config)) status = QKV_MEMORY;
+        if (!status && !find_head(&r, has, user)) status = QKV_MEMORY;
         find_all_tensors(&r, has, user);
     }
     *config = (struct qkv_family_config){0};
