@@ -19,6 +19,14 @@ static const struct qkv_family_choice choices[] = {
 static const struct qkv_family_layers layers = {
     "layer_types", kinds, qkv_family_period_window, NULL, {"sliding_window_pattern"}, NULL};
 
+/* Every fourth layer has no window. */
+static const struct qkv_family_gguf gguf = {
+    .architecture = "cohere2",
+    .keys = QKV_FAMILY_GGUF_STEM QKV_FAMILY_GGUF_BIASES
+    "layer_norm_eps=$attention.layer_norm_epsilon; logit_scale=$logit_scale|1.0; "
+    "sliding_window=$attention.sliding_window",
+};
+
 const struct qkv_family qkv_family_cohere2 = {
     .type = "cohere2",
     .architectures = "Cohere2ForCausalLM,Cohere2Model",
@@ -40,4 +48,5 @@ const struct qkv_family qkv_family_cohere2 = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

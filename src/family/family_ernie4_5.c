@@ -15,6 +15,11 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "ernie4_5",
+    .keys = QKV_FAMILY_GGUF_LLAMA "use_bias=?blk.0.attn_q.bias",
+};
+
 const struct qkv_family qkv_family_ernie4_5 = {
     .type = "ernie4_5",
     .architectures = "Ernie4_5ForCausalLM,Ernie4_5Model",
@@ -29,4 +34,5 @@ const struct qkv_family qkv_family_ernie4_5 = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

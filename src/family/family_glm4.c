@@ -16,6 +16,17 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_tensor gguf_tensors[] = {
+    {"ffn.gate,ffn.up", "blk.{N}.ffn_up", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+static const struct qkv_family_gguf gguf = {
+    .architecture = "glm4",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES "partial_rotary_factor=$rope.dimension_count:of_head|1.0",
+    .tensors = gguf_tensors,
+};
+
 const struct qkv_family qkv_family_glm4 = {
     .type = "glm4",
     .architectures = "Glm4ForCausalLM,Glm4Model,Glm4ForSequenceClassification,Glm4ForTokenClassification",
@@ -27,4 +38,5 @@ const struct qkv_family qkv_family_glm4 = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -9,9 +9,7 @@ static const struct qkv_family_choice choices[] = {
 
 static const struct qkv_family_gguf gguf = {
     .architecture = "granite",
-    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES
-    "mlp_bias=?blk.0.ffn_up.bias; embedding_multiplier=$embedding_scale|1.0; attention_multiplier=$attention.scale; "
-    "residual_multiplier=$residual_scale|1.0; logits_scaling=$logit_scale|1.0",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES QKV_FAMILY_GGUF_GRANITE "mlp_bias=?blk.0.ffn_up.bias",
     .tensors = qkv_family_gguf_pairs,
 };
 

@@ -18,6 +18,13 @@ const struct qkv_family_choice qkv_family_granitemoe_choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "granitemoe",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES QKV_FAMILY_GGUF_GRANITE
+    "num_local_experts=$expert_count; num_experts_per_tok=$expert_used_count",
+    .tensors = qkv_family_gguf_pairs,
+};
+
 const struct qkv_family qkv_family_granitemoe = {
     .type = "granitemoe",
     .architectures = "GraniteMoeForCausalLM,GraniteMoeModel",
@@ -30,4 +37,5 @@ const struct qkv_family qkv_family_granitemoe = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -11,8 +11,8 @@ static const struct qkv_family_choice choices[] = {
 
 static const struct qkv_family_gguf gguf = {
     .architecture = "olmo",
-    .keys = QKV_FAMILY_GGUF_STEM QKV_FAMILY_GGUF_BIASES "clip_qkv=$attention.clamp_kqv|null",
-    .idle = "attention.layer_norm_epsilon",
+    .keys = QKV_FAMILY_GGUF_STEM QKV_FAMILY_GGUF_BIASES
+    "layer_norm_eps=$attention.layer_norm_epsilon; clip_qkv=$attention.clamp_kqv|null",
     .tensors = qkv_family_gguf_pairs,
 };
 
@@ -23,7 +23,9 @@ const struct qkv_family qkv_family_olmo = {
     .defaults =
         "vocab_size=50304; hidden_size=4096; intermediate_size=11008; num_hidden_layers=32; num_attention_heads=32; "
         "num_key_value_heads=null; head_dim=null; hidden_act='silu'; max_position_embeddings=2048; "
-        "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false; attention_bias=false; clip_qkv=null",
+        "rope_theta=10000.0; rope_scaling=null; tie_word_embeddings=false; attention_bias=false; clip_qkv=null; "
+        "layer_norm_eps=1e-5",
+    .needs = "layer_norm_eps=1e-5",
     .spec = QKV_FAMILY_LLAMA_SPEC
     "decoder.norm.placement='pre'; decoder.norm.kind='layernorm'; decoder.norm.eps=1e-5; decoder.norm.weight=false; "
     "decoder.norm.bias=false; decoder.attention.clip=$clip_qkv:zero; decoder.ffn.bias=false",

@@ -15,6 +15,18 @@ static const struct qkv_family_choice choices[] = {
     {"mlp_bias", qkv_family_ffn_biases},   QKV_FAMILY_CHOICES_END,
 };
 
+static const struct qkv_family_tensor gguf_tensors[] = {
+    {"ffn_norm", "blk.{N}.post_attention_norm", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+static const struct qkv_family_gguf gguf = {
+    .architecture = "seed_oss",
+    .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES
+    "attention_out_bias=?blk.0.attn_output.bias; mlp_bias=?blk.0.ffn_up.bias",
+    .tensors = gguf_tensors,
+};
+
 const struct qkv_family qkv_family_seed_oss = {
     .type = "seed_oss",
     .architectures = "SeedOssForCausalLM,SeedOssModel,SeedOssForSequenceClassification,SeedOssForTokenClassification,"
@@ -31,4 +43,5 @@ const struct qkv_family qkv_family_seed_oss = {
     .prefix = "model.",
     .question_prefix = "transformer.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -13,6 +13,13 @@ static const struct qkv_family_choice choices[] = {
     {"use_parallel_residual", blocks},     QKV_FAMILY_CHOICES_END,
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "stablelm",
+    .keys = QKV_FAMILY_GGUF_STEM
+    "layer_norm_eps=$attention.layer_norm_epsilon; partial_rotary_factor=$rope.dimension_count:of_head|1.0; "
+    "use_parallel_residual=$use_parallel_residual|true; use_qkv_bias=?blk.0.attn_q.bias",
+};
+
 /* Norms of queries and keys are a tensor for each head, which no row of a table can say. */
 const struct qkv_family qkv_family_stablelm = {
     .type = "stablelm",
@@ -36,4 +43,5 @@ const struct qkv_family qkv_family_stablelm = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

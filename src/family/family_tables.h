@@ -37,8 +37,11 @@ extern const struct qkv_family_rule qkv_family_decoder_classes[];
     QKV_FAMILY_GGUF_SIZES QKV_FAMILY_GGUF_ROPE                                                                         \
         "max_position_embeddings=$context_length; intermediate_size=$feed_forward_length; "                            \
         "num_key_value_heads=$attention.head_count_kv|null; head_dim=$attention.key_length|null; "
-#define QKV_FAMILY_GGUF_LLAMA   QKV_FAMILY_GGUF_STEM "rms_norm_eps=$attention.layer_norm_rms_epsilon; "
-#define QKV_FAMILY_GGUF_BIASES  "attention_bias=?blk.0.attn_q.bias; "
+#define QKV_FAMILY_GGUF_LLAMA  QKV_FAMILY_GGUF_STEM "rms_norm_eps=$attention.layer_norm_rms_epsilon; "
+#define QKV_FAMILY_GGUF_BIASES "attention_bias=?blk.0.attn_q.bias; "
+#define QKV_FAMILY_GGUF_GRANITE                                                                                        \
+    "embedding_multiplier=$embedding_scale|1.0; attention_multiplier=$attention.scale; "                               \
+    "residual_multiplier=$residual_scale|1.0; logits_scaling=$logit_scale|1.0; "
 #define QKV_FAMILY_GGUF_EXPERTS "num_experts=$expert_count; num_experts_per_tok=$expert_used_count; "
 /* Sets query_pre_attn_scalar of Gemma, which files do not say: the width of a head, but hidden_size / heads in the
  * model with `largest` layers. Returns false without memory. */

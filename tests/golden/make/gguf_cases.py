@@ -9,7 +9,7 @@ reason; with --usual such settings first become those that files mean (the diffe
 NAME_usual.gguf. --split writes several files of eight tensors, and no scores. Needs Python 3, numpy, gguf, llama_cpp.
 
 Made so, in tests/golden/make: python gguf_cases.py ../gguf ../hf_random/{llama_11_004,gemma_11_004,mpt_11_004,bloom_11_002}, cohere of
-../shared/golden/hf; with --usual the others; and --split ../gguf/split ../hf_random/llama_11_004."""
+../shared/golden/hf, ../hf/{olmo,arcee,stablelm,granitemoe,glm4,seed_oss,ernie4_5}; with --usual the others; and --split ../gguf/split ../hf_random/llama_11_004."""
 import glob, json, os, struct, sys
 import numpy as np, gguf
 import st
@@ -18,10 +18,11 @@ ARCH = {'llama': 'LLAMA', 'mixtral': 'LLAMA', 'qwen2': 'QWEN2', 'qwen3': 'QWEN3'
         'smollm3': 'SMOLLM3', 'granite': 'GRANITE', 'phi3': 'PHI3', 'gemma': 'GEMMA', 'gemma2': 'GEMMA2', 'gemma3_text': 'GEMMA3',
         'olmo2': 'OLMO2', 'olmoe': 'OLMOE', 'cohere': 'COMMAND_R', 'starcoder2': 'STARCODER2', 'phi': 'PHI2', 'gpt2': 'GPT2',
         'gpt_neox': 'GPTNEOX', 'bloom': 'BLOOM', 'mpt': 'MPT', 'falcon': 'FALCON', 'gpt_oss': 'GPT_OSS', 'bert': 'BERT',
-        'deepseek_v2': 'DEEPSEEK2', 't5': 'T5'}
-PAIRS = ('llama', 'mixtral', 'smollm3', 'granite')
+        'deepseek_v2': 'DEEPSEEK2', 't5': 'T5', 'olmo': 'OLMO', 'arcee': 'ARCEE', 'stablelm': 'STABLELM', 'granitemoe': 'GRANITE_MOE',
+        'glm4': 'GLM4', 'seed_oss': 'SEED_OSS', 'ernie4_5': 'ERNIE4_5', 'cohere2': 'COHERE2'}
+PAIRS = ('llama', 'mixtral', 'smollm3', 'granite', 'granitemoe', 'olmo', 'arcee')
 ACT = {'gemma': 'gelu_pytorch_tanh', 'gemma2': 'gelu_pytorch_tanh', 'gemma3_text': 'gelu_pytorch_tanh', 'starcoder2': 'gelu_pytorch_tanh',
-       'phi': 'gelu_new', 'gpt2': 'gelu_new', 'gpt_neox': 'gelu', 'falcon': 'gelu', 'bert': 'gelu', 'bloom': None, 'mpt': None, 't5': None}
+       'phi': 'gelu_new', 'gpt2': 'gelu_new', 'gpt_neox': 'gelu', 'falcon': 'gelu', 'bert': 'gelu', 'bloom': None, 'mpt': None, 't5': None, 'arcee': 'relu2'}
 LETTERS = ['<|endoftext|>', '\u0120', *'abcdefghijklmnopqrstuvwxyz', 'th', 'he', 'in', 'er', '\u0120t', '\u0120a', '\u0120th', '.', ',']
 MERGES = ['t h', 'h e', 'i n', 'e r', '\u0120 t', '\u0120 a', '\u0120t h']
 
@@ -69,9 +70,9 @@ class Case:
         t = c['model_type']
         for k in ('activation', 'activation_function', 'hidden_act', 'hidden_activation'):
             if k in c and ACT.get(t, 'silu'): c[k] = ACT.get(t, 'silu')
-        if t not in ('gemma2', 'gemma3_text', 'gpt_oss'): c['use_sliding_window'], c['sliding_window'] = False, None
+        if t not in ('gemma2', 'gemma3_text', 'gpt_oss', 'cohere2'): c['use_sliding_window'], c['sliding_window'] = False, None
         if 'query_pre_attn_scalar' in c: c['query_pre_attn_scalar'] = c['head_dim']
-        if t in ('gemma2', 'gemma3_text', 'gpt_oss'): c['layer_types'] = None
+        if t in ('gemma2', 'gemma3_text', 'gpt_oss', 'cohere2'): c['layer_types'] = None
         if t == 'gemma2': c['attn_logit_softcapping'], c['final_logit_softcapping'] = c.get('attn_logit_softcapping') or 50.0, c.get('final_logit_softcapping') or 30.0
         if 'norm_topk_prob' in c: c['norm_topk_prob'] = t == 'qwen3_moe'
         if 'attn_config' in c: c['attn_config']['softmax_scale'] = None
@@ -180,6 +181,17 @@ class Case:
         w.add_attention_scale(c['attention_multiplier']); w.add_embedding_scale(c['embedding_multiplier'])
         w.add_residual_scale(c['residual_multiplier']); w.add_logit_scale(c['logits_scaling'])
 
+    def keys_granitemoe(self, w, c): self.keys_granite(w, c); self.experts(w, c, c['num_local_experts'])
+
+    def keys_olmo(self, w, c):
+        if c.get('clip_qkv'): w.add_clamp_kqv(c['clip_qkv'])
+
+    def keys_stablelm(self, w, c): w.add_parallel_residual(c['use_parallel_residual'])
+
+    def keys_cohere2(self, w, c):
+        self.kinds(c, lambda i: (i + 1) % 4 == 0)
+        w.add_logit_scale(c['logit_scale']); w.add_sliding_window(c['sliding_window'])
+
     def scalar(self, c):
         if c['query_pre_attn_scalar'] != self.width: raise Left('a scale of scores')
 
@@ -266,6 +278,9 @@ class Case:
                 continue
             if self.type == 'gpt_oss' and '.experts.' in name:
                 yield from self.oss_experts(name, x)
+                continue
+            if self.type == 'granitemoe' and '.input_linear.' in name:
+                for part, y in zip(('gate', 'up'), np.split(np.asarray(x, np.float32), 2, 1)): yield f'blk.{name.split(".")[2]}.ffn_{part}_exps.weight', np.ascontiguousarray(y)
                 continue
             if self.type == 'falcon' and self.two and '.ln_mlp.' in name: theirs = name.replace('transformer.h.', 'blk.').replace('ln_mlp', 'attn_norm')
             elif self.type == 'falcon' and self.two and '.ln_attn.' in name: theirs = name.replace('transformer.h.', 'blk.').replace('ln_attn', 'attn_norm_2')
