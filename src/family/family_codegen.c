@@ -34,5 +34,6 @@ const struct qkv_family qkv_family_codegen = {
     .choices = choices,
     .tensors = tensors,
     .prefix = "transformer.",
+    .ignored = "*.attn.causal_mask",
     .tied = "lm_head.weight",
 };

@@ -17,7 +17,7 @@ static const struct qkv_family_choice choices[] = {
 
 static const struct qkv_family_gguf gguf = {
     .architecture = "ernie4_5",
-    .keys = QKV_FAMILY_GGUF_LLAMA "use_bias=?blk.0.attn_q.bias",
+    .keys = QKV_FAMILY_GGUF_LLAMA "use_bias=false",
 };
 
 const struct qkv_family qkv_family_ernie4_5 = {

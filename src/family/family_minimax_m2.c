@@ -28,7 +28,7 @@ static const struct qkv_family_tensor tensors[] = {
 };
 
 const struct qkv_family qkv_family_minimax_m2 = {
-    .type = "minimax_m2",
+    .type = "minimax_m2,minimax",
     .architectures = "MiniMaxM2ForCausalLM,MiniMaxM2Model",
     .stacks = "decoder",
     .aliases = "num_experts=num_local_experts",
