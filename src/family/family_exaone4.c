@@ -31,6 +31,12 @@ static const struct qkv_family_choice choices[] = {
 
 static const struct qkv_family_layers layers = {"layer_types", kinds, kind_of, kinds_write, {NULL}, NULL};
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "exaone4",
+    .keys = QKV_FAMILY_GGUF_LLAMA "sliding_window=$attention.sliding_window|null",
+    .tensors = qkv_family_gguf_output_norms,
+};
+
 const struct qkv_family qkv_family_exaone4 = {
     .type = "exaone4",
     .architectures = "Exaone4ForCausalLM,Exaone4Model,Exaone4ForSequenceClassification,Exaone4ForTokenClassification,"
@@ -51,4 +57,5 @@ const struct qkv_family qkv_family_exaone4 = {
     .prefix = "model.",
     .question_prefix = "transformer.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

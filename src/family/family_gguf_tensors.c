@@ -54,6 +54,11 @@ const struct qkv_family_tensor qkv_family_gguf_joined[] = {
     {"attn.q,attn.k,attn.v", "blk.{N}.attn_qkv", 0, 0, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
+const struct qkv_family_tensor qkv_family_gguf_output_norms[] = {
+    {"attn_norm", "blk.{N}.post_attention_norm", 0, 0, NULL},
+    {"ffn_norm", "blk.{N}.post_ffw_norm", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
 const struct qkv_family_tensor qkv_family_gguf_gemma[] = {
     {"attn_norm", "blk.{N}.attn_norm", 0, QKV_FAMILY_PLUS_ONE, NULL},
     {"attn_out_norm", "blk.{N}.post_attention_norm", 0, QKV_FAMILY_PLUS_ONE, NULL},

@@ -32,6 +32,14 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "starcoder",
+    .keys = QKV_FAMILY_GGUF_SIZES "max_position_embeddings=$context_length; n_inner=$feed_forward_length; "
+                                  "layer_norm_epsilon=$attention.layer_norm_epsilon; multi_query=true; "
+                                  "num_key_value_heads=$attention.head_count_kv|1",
+    .tensors = qkv_family_gguf_joined,
+};
+
 const struct qkv_family qkv_family_gpt_bigcode = {
     .type = "gpt_bigcode",
     .architectures =
@@ -53,4 +61,5 @@ const struct qkv_family qkv_family_gpt_bigcode = {
     .tensors = tensors,
     .prefix = "transformer.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -45,6 +45,24 @@ static const struct qkv_family_tensor tensors[] = {
     {NULL, NULL, 0, 0, NULL},
 };
 
+static const struct qkv_family_tensor gguf_tensors[] = {
+    {"attn.q,attn.k,attn.v", "blk.{N}.attn_qkv", 0, 0, NULL},
+    {"attn_norm", "blk.{N}.attn_output_norm", 0, 0, NULL},
+    {"ffn_norm", "blk.{N}.layer_output_norm", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+static const struct qkv_family_gguf gguf = {
+    .architecture = "nomic-bert",
+    .class = "Model",
+    .keys = "vocab_size=#token_embd.weight; hidden_size=$embedding_length; num_hidden_layers=$block_count; "
+            "num_attention_heads=$attention.head_count; intermediate_size=$feed_forward_length; "
+            "max_position_embeddings=$context_length; type_vocab_size=#token_types.weight; "
+            "layer_norm_eps=$attention.layer_norm_epsilon; rope_theta=$rope.freq_base|1000.0; rope_scaling=@scaling; "
+            "head_dim=$attention.key_length|null",
+    .tensors = gguf_tensors,
+};
+
 /* Published files have GPT-2's keys. */
 const struct qkv_family qkv_family_nomic_bert = {
     .type = "nomic_bert",
@@ -72,4 +90,5 @@ const struct qkv_family qkv_family_nomic_bert = {
     .ignored = "*pooler.dense.* cls.predictions.decoder.* cls.predictions.bias",
     .kept = "nomic_bert.pooler.dense.*",
     .tied = "cls.predictions.decoder.*",
+    .gguf = &gguf,
 };

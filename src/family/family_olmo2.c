@@ -9,16 +9,10 @@ static const struct qkv_family_choice choices[] = {
     QKV_FAMILY_CHOICES_END,
 };
 
-static const struct qkv_family_tensor gguf_tensors[] = {
-    {"attn_norm", "blk.{N}.post_attention_norm", 0, 0, NULL},
-    {"ffn_norm", "blk.{N}.post_ffw_norm", 0, 0, NULL},
-    {NULL, NULL, 0, 0, NULL},
-};
-
 static const struct qkv_family_gguf gguf = {
     .architecture = "olmo2",
     .keys = QKV_FAMILY_GGUF_LLAMA QKV_FAMILY_GGUF_BIASES,
-    .tensors = gguf_tensors,
+    .tensors = qkv_family_gguf_output_norms,
 };
 
 const struct qkv_family qkv_family_olmo2 = {

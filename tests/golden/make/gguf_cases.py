@@ -9,7 +9,7 @@ reason; with --usual such settings first become those that files mean (the diffe
 NAME_usual.gguf. --split writes several files of eight tensors, and no scores. Needs Python 3, numpy, gguf, llama_cpp.
 
 Made so, in tests/golden/make: python gguf_cases.py ../gguf ../hf_random/{llama_11_004,gemma_11_004,mpt_11_004,bloom_11_002}, cohere of
-../shared/golden/hf, ../hf/{olmo,arcee,stablelm,granitemoe,glm4,seed_oss,ernie4_5}; with --usual the others; and --split ../gguf/split ../hf_random/llama_11_004."""
+../shared/golden/hf, ../hf/{olmo,arcee,stablelm,granitemoe,glm4,seed_oss,exaone4_full,gpt_bigcode,nomic_bert_model}; with --usual the others; and --split ../gguf/split ../hf_random/llama_11_004."""
 import glob, json, os, struct, sys
 import numpy as np, gguf
 import st
@@ -19,10 +19,11 @@ ARCH = {'llama': 'LLAMA', 'mixtral': 'LLAMA', 'qwen2': 'QWEN2', 'qwen3': 'QWEN3'
         'olmo2': 'OLMO2', 'olmoe': 'OLMOE', 'cohere': 'COMMAND_R', 'starcoder2': 'STARCODER2', 'phi': 'PHI2', 'gpt2': 'GPT2',
         'gpt_neox': 'GPTNEOX', 'bloom': 'BLOOM', 'mpt': 'MPT', 'falcon': 'FALCON', 'gpt_oss': 'GPT_OSS', 'bert': 'BERT',
         'deepseek_v2': 'DEEPSEEK2', 't5': 'T5', 'olmo': 'OLMO', 'arcee': 'ARCEE', 'stablelm': 'STABLELM', 'granitemoe': 'GRANITE_MOE',
-        'glm4': 'GLM4', 'seed_oss': 'SEED_OSS', 'ernie4_5': 'ERNIE4_5', 'cohere2': 'COHERE2'}
+        'glm4': 'GLM4', 'seed_oss': 'SEED_OSS', 'ernie4_5': 'ERNIE4_5', 'cohere2': 'COHERE2', 'exaone4': 'EXAONE4',
+        'gpt_bigcode': 'STARCODER', 'nomic_bert': 'NOMIC_BERT'}
 PAIRS = ('llama', 'mixtral', 'smollm3', 'granite', 'granitemoe', 'olmo', 'arcee')
 ACT = {'gemma': 'gelu_pytorch_tanh', 'gemma2': 'gelu_pytorch_tanh', 'gemma3_text': 'gelu_pytorch_tanh', 'starcoder2': 'gelu_pytorch_tanh',
-       'phi': 'gelu_new', 'gpt2': 'gelu_new', 'gpt_neox': 'gelu', 'falcon': 'gelu', 'bert': 'gelu', 'bloom': None, 'mpt': None, 't5': None, 'arcee': 'relu2'}
+       'phi': 'gelu_new', 'gpt2': 'gelu_new', 'gpt_neox': 'gelu', 'falcon': 'gelu', 'bert': 'gelu', 'bloom': None, 'mpt': None, 't5': None, 'arcee': 'relu2', 'gpt_bigcode': 'gelu_pytorch_tanh'}
 LETTERS = ['<|endoftext|>', '\u0120', *'abcdefghijklmnopqrstuvwxyz', 'th', 'he', 'in', 'er', '\u0120t', '\u0120a', '\u0120th', '.', ',']
 MERGES = ['t h', 'h e', 'i n', 'e r', '\u0120 t', '\u0120 a', '\u0120t h']
 
@@ -45,7 +46,7 @@ class Case:
         if 'text_config' in c: raise Left('a model of several parts')
         self.type = c['model_type']
         if self.type not in ARCH: raise Left(f'type {self.type}')
-        want = {'bert': 'BertModel', 't5': 'T5ForConditionalGeneration'}.get(self.type)
+        want = {'bert': 'BertModel', 'nomic_bert': 'NomicBertModel', 't5': 'T5ForConditionalGeneration'}.get(self.type)
         arch = c['architectures'][0]
         if arch != want if want else not (arch.endswith('ForCausalLM') or arch.endswith('LMHeadModel')): raise Left(f'class {arch}')
         act = first(c, *(('hidden_activation',) if self.type in ('gemma2', 'gemma3_text') else ()), 'activation', 'activation_function',
@@ -57,6 +58,7 @@ class Case:
         self.heads = first(c, 'num_attention_heads', 'n_head', 'n_heads', 'num_heads')
         self.hidden = first(c, 'hidden_size', 'n_embd', 'd_model', 'n_embed')
         self.kv = first(c, 'num_key_value_heads', 'num_kv_heads', default=self.heads)
+        if self.type == 'gpt_bigcode': self.kv = 1 if c['multi_query'] else self.heads
         if self.type == 'falcon': self.kv = self.kv if c['new_decoder_architecture'] else 1 if c['multi_query'] else self.heads
         self.width = first(c, 'head_dim', default=self.hidden // self.heads)
         if not os.path.exists(f'{folder}/model.safetensors'): raise Left('weights in several files')
@@ -130,7 +132,7 @@ class Case:
         if eps is not None: w.add_layer_norm_rms_eps(eps)
         elif t == 't5': w.add_layer_norm_rms_eps(c['layer_norm_epsilon'])
         else: w.add_layer_norm_eps(first(c, 'layer_norm_epsilon', 'layer_norm_eps', 'norm_epsilon', default=1e-5))
-        if t not in ('gpt2', 'bloom', 'mpt', 'bert', 't5'): self.rope(w)
+        if t not in ('gpt2', 'gpt_bigcode', 'bloom', 'mpt', 'bert', 't5'): self.rope(w)
         w.add_vocab_size(c['vocab_size'])
         extra = getattr(self, 'keys_' + t, None)
         if extra: extra(w, c)
@@ -187,6 +189,12 @@ class Case:
         if c.get('clip_qkv'): w.add_clamp_kqv(c['clip_qkv'])
 
     def keys_stablelm(self, w, c): w.add_parallel_residual(c['use_parallel_residual'])
+
+    def keys_exaone4(self, w, c):
+        if c.get('sliding_window'): raise Left('a window that llama.cpp has in models of 64 layers')
+
+    def keys_gpt_bigcode(self, w, c):
+        if not c['multi_query']: raise Left('keys and values of each head')
 
     def keys_cohere2(self, w, c):
         self.kinds(c, lambda i: (i + 1) % 4 == 0)
@@ -355,7 +363,7 @@ if __name__ == '__main__':
                 continue
             case, _ = st.load(f'{folder}/case.safetensors')
             Case(folder, usual).write(path)
-            if case_type(folder) in ('t5', 'bert'):
+            if case_type(folder) in ('t5', 'bert', 'nomic_bert'):
                 print(f'{name}: {os.path.getsize(path)} bytes', flush=True)
                 continue
             ids, want = case['in.ids'].astype(np.int32), case.get('out.logits')
