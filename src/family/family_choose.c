@@ -147,15 +147,38 @@ static bool is_nearer(const struct nearest *a, const struct nearest *b) {
     return a->settings.count < b->settings.count;
 }
 
+static bool may_be(const struct qkv_family *family, const char *type, const char *class, const struct qkv_spec *spec) {
+    return has_type(family, type) && has_stacks(family, spec) && (!class || strstr(family->architectures, class));
+}
+
+/* Finds the first family that has all of a spec without settings; no other family is nearer. */
+static bool choose_same(struct qkv_context *ctx, const char *type, const char *class, const struct qkv_spec *spec,
+                        struct nearest *work, struct nearest *best) {
+    for (size_t i = 0; qkv_families[i]; i++) {
+        struct qkv_family_settings settings = {0};
+        size_t others = 1;
+        if (!may_be(qkv_families[i], type, class, spec)) continue;
+        *work = (struct nearest){.family = qkv_families[i], .class = class};
+        if (qkv_spec_copy(ctx, spec, &work->whole)) return false;
+        if (config_differs(ctx, work, &settings, &others) && !others) {
+            *best = *work;
+            *work = (struct nearest){0};
+            return true;
+        }
+        nearest_free(work);
+    }
+    return false;
+}
+
 /* Finds the nearest of the families that settings lead to. `failed`: the first of the other families. */
 static void choose(struct qkv_context *ctx, const char *type, const char *class, const struct qkv_spec *spec,
                    struct nearest *work, struct nearest *best, struct nearest *failed) {
+    if (choose_same(ctx, type, class, spec, work, best)) return;
     for (size_t i = 0; qkv_families[i]; i++) {
         const bool untied = spec->tie == QKV_TIE_ALL;
         for (int tied = 1; tied >= (untied ? 0 : 1); tied--) { /* a tied head may be written as a copy of its table */
             *work = (struct nearest){.family = qkv_families[i], .class = class};
-            if (!has_type(work->family, type) || !has_stacks(work->family, spec)) continue;
-            if (class && !strstr(work->family->architectures, class)) continue;
+            if (!may_be(work->family, type, class, spec)) continue;
             if (!tied) work->settings = (struct qkv_family_settings){1, {{"tie", "stacks", "all", true}}};
             const bool there = approach(ctx, spec, work);
             struct nearest *to = there ? best : failed;
@@ -168,7 +191,6 @@ static void choose(struct qkv_context *ctx, const char *type, const char *class,
                 nearest_free(work);
             }
         }
-        if (best->family && !best->settings.count) return;
     }
 }
 
