@@ -220,6 +220,7 @@ static void sentences_name_the_keys_of_the_file(void **state) {
         {"{'model_type':'mixtral','num_experts_per_tok':9}", "num_experts_per_tok is 9"},
         {"{'model_type':'roberta','pad_token_id':null}", "pad_token_id"},
         {"{'model_type':'vit','image_size':30}", "the key image_size (30) is not a multiple of patch_size"},
+        {"{'model_type':'codegen','n_embd':6,'n_head':1,'rotary_dim':2}", "the key n_embd (6) is not a multiple of 4"},
         {"{'model_type':'stablelm','qk_layernorm':true}",
          "qk_layernorm is true; models of type stablelm can have: false"},
         {"{'model_type':'gpt_neo','num_layers':25}", "attention_layers is missing"},

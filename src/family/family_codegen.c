@@ -30,7 +30,7 @@ const struct qkv_family qkv_family_codegen = {
                 "activation_function='gelu_new'; layer_norm_epsilon=1e-5; tie_word_embeddings=false",
     .needs = "rotary_dim=!null",
     .idle = "summary_* rotary scale_attn_weights n_special predict_special_tokens",
-    .spec = QKV_FAMILY_GPTJ_SPEC,
+    .spec = QKV_FAMILY_GPTJ_SPEC "; d_model=$n_embd:quarters",
     .choices = choices,
     .tensors = tensors,
     .prefix = "transformer.",

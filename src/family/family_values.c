@@ -120,8 +120,15 @@ static json_t *there_rule(const json_t *config, const json_t *x) {
 /* The rotated channels of a head, from the fraction of them. */
 static json_t *there_rotary(const json_t *config, const json_t *x) {
     if (json_is_null(x)) return json_real(1);
-    if (json_object_get(config, "head_dim")) return json_real(json_number_value(x) / config_number(config, "head_dim"));
+    if (json_is_number(json_object_get(config, "head_dim")))
+        return json_real(json_number_value(x) / config_number(config, "head_dim"));
     return json_real(json_number_value(x) * config_number(config, "n_head") / config_number(config, "n_embd"));
+}
+
+/* The rows of shards are quarters of a matrix. */
+static json_t *there_quarters(const json_t *config, const json_t *x) {
+    (void)config;
+    return json_integer_value(x) % 4 ? NULL : json_incref((json_t *)(uintptr_t)x);
 }
 
 static json_t *there_expansion(const json_t *config, const json_t *x) {
@@ -447,6 +454,7 @@ static const struct {
     {"rotary", there_rotary, back_rotary, "is out of range"},
     {"types", there_rule, back_types, "is out of range"},
     {"expansion", there_expansion, back_expansion, "is out of range"},
+    {"quarters", there_quarters, back_side, "is not a multiple of 4"},
     {"next", there_next, back_next, "is not a whole number"},
     {"behind_pad", there_behind_pad, back_behind_pad, "is out of range"},
     {"down", there_down, back_down, "is not a multiple of patch_size"},
