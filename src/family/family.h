@@ -103,7 +103,8 @@ enum {
     QKV_FAMILY_FLAT = 8,       /* a matrix of one row, as a vector */
     QKV_FAMILY_STACKED = 16,   /* all experts in one tensor, with a first dimension of experts */
     QKV_FAMILY_BUFFER = 32,    /* not a parameter in the family: it is frozen */
-    QKV_FAMILY_PLUS_ONE = 64   /* 1 + the numbers */
+    QKV_FAMILY_PLUS_ONE = 64,  /* 1 + the numbers */
+    QKV_FAMILY_BY_HEAD = 128   /* with a first dimension of heads; QKV_FAMILY_TRANSPOSED: each head is (in, out) */
 };
 struct qkv_family_tensor {
     /* "attn.q": of all layers, with its bias; several weights with commas. "encoder:attn.q": of that stack only.
@@ -121,12 +122,15 @@ struct qkv_family_tensor {
  * the family's table reads both. */
 struct qkv_family_gguf {
     const char *architecture; /* general.architecture */
-    const char *has;          /* a tensor that tells the family from others of the architecture; NULL: none */
+    /* what tells the family from others of the architecture: a tensor, or a key of it with its value, "KEY=VALUE";
+     * NULL: none */
+    const char *has;
     const char *class;        /* of the config.json; NULL: ForCausalLM */
     /* the keys of the config.json, "KEY=VALUE; …". A value is JSON, or "$KEY:TRANSFORM", the value of the
      * architecture's key, "#TENSOR", the rows of a tensor, "?TENSOR", whether the file has it, "!TENSOR", whether it
      * has not, or "@scaling", rope_scaling. "VALUE|OTHER": the other value where the file does not have the key */
     const char *keys;
+    const char *only;      /* more keys of the architecture, with the only value that they may have; NULL: none */
     const char *idle;      /* more keys of the architecture without effect: patterns with spaces; NULL: none */
     const char *unwritten; /* a key that is read, but that llama.cpp computes nothing with; NULL: none */
     /* Sets what neither keys nor tensors say; NULL: nothing. */
@@ -218,7 +222,21 @@ const char *qkv_family_architecture(const struct qkv_family *family, const char 
 /* Sets query_pre_attn_scalar of Gemma, which files do not say: the width of a head, but hidden_size / heads in the
  * model with `largest` layers. Returns false without memory. */
 bool qkv_family_gguf_scale(json_t *config, int largest);
-extern const struct qkv_family_tensor qkv_family_gguf_pairs[], qkv_family_gguf_joined[], qkv_family_gguf_gemma[];
+extern const struct qkv_family_tensor qkv_family_gguf_pairs[], qkv_family_gguf_joined[], qkv_family_gguf_gemma[],
+    qkv_family_gguf_deepseek[];
+/* DeepSeek: sizes. Files of older writers have the sizes of heads without "_mla", and no groups of experts. */
+#define QKV_FAMILY_GGUF_DEEPSEEK                                                                                       \
+    "num_key_value_heads=$attention.head_count; " QKV_FAMILY_GGUF_SIZES QKV_FAMILY_GGUF_ROPE                           \
+    "max_position_embeddings=$context_length; intermediate_size=$feed_forward_length; "                                \
+    "rms_norm_eps=$attention.layer_norm_rms_epsilon; q_lora_rank=$attention.q_lora_rank|null; "                        \
+    "kv_lora_rank=$attention.kv_lora_rank; qk_rope_head_dim=$rope.dimension_count; "                                   \
+    "qk_nope_head_dim=$attention.key_length_mla:not_rotated|$attention.key_length:not_rotated; "                       \
+    "v_head_dim=$attention.value_length_mla|$attention.value_length; "                                                 \
+    "first_k_dense_replace=$leading_dense_block_count|0; n_routed_experts=$expert_count; "                             \
+    "num_experts_per_tok=$expert_used_count; moe_intermediate_size=$expert_feed_forward_length; "                      \
+    "n_shared_experts=$expert_shared_count|0; routed_scaling_factor=$expert_weights_scale|1.0; "                       \
+    "n_group=$expert_group_count|null; topk_group=$expert_group_used_count|null; "                                     \
+    "@blk.0.attn_kv_b.weight=?blk.0.attn_kv_b.weight; "
 /* T5: sizes; qkv_family_gguf_t5_finish sets feed_forward_proj by whether there are gates. */
 #define QKV_FAMILY_GGUF_T5                                                                                             \
     "vocab_size=#token_embd.weight; d_model=$embedding_length; num_layers=$block_count; "                              \
@@ -387,6 +405,11 @@ bool qkv_family_view(const struct qkv_family_config *config, const struct qkv_sp
                      struct qkv_family_view *view);
 /* The row of theirs that holds row r of ours. */
 size_t qkv_family_row(const struct qkv_family_view *view, size_t r);
+/* Where row r of ours, of `columns` numbers, is in theirs: the place of its first number, and the step to the next. */
+struct qkv_family_line {
+    size_t first, step;
+};
+struct qkv_family_line qkv_family_line(const struct qkv_family_view *view, size_t r, size_t columns);
 /* The shape of their tensor, from that of ours and view->total. */
 void qkv_family_shape(const struct qkv_family_view *view, const struct qkv_array *ours, const struct qkv_spec *spec,
                       struct qkv_array *theirs);
@@ -405,6 +428,7 @@ struct qkv_family_array {
     void *memory; /* the numbers, where they are not the model's */
     size_t first; /* 1 + the index of its first weight in the model's list; 0: it shows the model's numbers */
     size_t shows; /* 1 + the index of the weight whose numbers it shows; 0: none */
+    bool transposed; /* its columns are not those of its weights */
 };
 struct qkv_family_arrays {
     struct qkv_model *model;

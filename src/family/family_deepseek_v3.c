@@ -31,6 +31,14 @@ static const struct qkv_family_choice choices[] = {
 static const struct qkv_family_layers layers = {
     NULL, kinds, kind_of, qkv_family_write_first_dense, {"first_k_dense_replace"}, NULL};
 
+static const struct qkv_family_gguf gguf = {
+    .architecture = "deepseek2",
+    .has = "expert_gating_func=2",
+    .keys = QKV_FAMILY_GGUF_DEEPSEEK "norm_topk_prob=$expert_weights_norm|false",
+    .only = "expert_gating_func=2",
+    .tensors = qkv_family_gguf_deepseek,
+};
+
 /* Files have one layer more, which predicts a second token; it is not read. */
 const struct qkv_family qkv_family_deepseek_v3 = {
     .type = "deepseek_v3,kimi_k2",
@@ -55,4 +63,5 @@ const struct qkv_family qkv_family_deepseek_v3 = {
     .ignored = "model.layers.$num_hidden_layers.*",
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

@@ -39,6 +39,7 @@ struct qkv_family_rows {
     size_t count, columns;
     bool plus_one;                    /* the tensor has 1 + the numbers */
     struct qkv_family_place *places;  /* of each row; NULL: `array` has the numbers, or they are zeros */
+    size_t made;                      /* 1 + the index of a transposed tensor, whose numbers were made; 0: none */
     const struct qkv_weight *weights; /* of the model */
 };
 /* Begins tensor i. qkv_family_rows_free frees it, also after a failure. Fails with QKV_MEMORY. */

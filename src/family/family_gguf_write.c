@@ -79,9 +79,12 @@ static json_t *config_value(const struct writing *w, const char *key) {
     return NULL;
 }
 
-/* A number that is a share of the width of a head, or of the model, as a number of channels. */
+/* A number that is a share of the width of a head, or of the model, as a number of channels; the channels of a head
+ * that are not rotated, as all of them. */
 static json_t *config_whole(const struct writing *w, const char *transform, const json_t *value) {
-    const int all = !strcmp(transform, "of_head") ? w->stack->kinds[0].attention.head_dim : w->spec->d_model;
+    const struct qkv_attention_spec *a = &w->stack->kinds[0].attention;
+    const int all = !strcmp(transform, "of_head") ? a->head_dim : w->spec->d_model;
+    if (!strcmp(transform, "not_rotated")) return json_integer(a->head_dim);
     return json_integer((json_int_t)lround(json_number_value(value) * all));
 }
 
@@ -176,6 +179,14 @@ static enum qkv_status scaling_put(struct writing *w, const struct qkv_attention
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
+/* The sizes of latent attention as that of one head of keys and values, which all heads read. */
+static void sizes_put_latent(struct writing *w, const struct qkv_latent_spec *latent) {
+    if (!latent->rank) return;
+    key_put_size(w, "attention.head_count_kv", 1);
+    key_put_size(w, "attention.key_length", latent->rank + latent->rope_dim);
+    key_put_size(w, "attention.value_length", latent->rank);
+}
+
 /* The sizes that readers of every architecture ask about. */
 static void sizes_put(struct writing *w) {
     const struct qkv_layer_spec *kind = &w->stack->kinds[0];
@@ -187,6 +198,7 @@ static void sizes_put(struct writing *w) {
     key_put_size(w, "block_count", w->stack->layers);
     key_put_size(w, "feed_forward_length", kind->ffn.d_ff);
     key_put_size(w, "attention.head_count", a->heads);
+    sizes_put_latent(w, &a->latent);
     key_put_size(w, "attention.head_count_kv", a->kv_heads);
     if (!sums || key_has(w, "attention.key_length")) {
         key_put_size(w, "attention.key_length", a->head_dim);
@@ -316,6 +328,8 @@ enum qkv_status qkv_family_gguf_write(const struct qkv_family_arrays *arrays, st
     const struct qkv_attention_spec *scaled = rotation_scaled(&w);
     for (const char *list = w.table->keys; w.made && qkv_family_next(&list, &piece);)
         if (scaled || !strstr(piece.value, "$rope.scaling.")) list_put(&w, &piece);
+    for (const char *only = w.table->only; w.made && qkv_family_next(&only, &piece);)
+        key_put(&w, piece.key, qkv_family_constant(piece.value));
     json_t *start =
         w.spec->encoder.layers && w.spec->decoder.layers ? config_value(&w, "decoder_start_token_id") : NULL;
     if (json_is_integer(start)) key_put(&w, "decoder_start_token_id", json_incref(start));

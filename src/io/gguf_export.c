@@ -50,6 +50,19 @@ static enum qkv_status export_take(struct qkv_gguf_export *e, const struct qkv_f
     return status;
 }
 
+/* The keys of a configuration without "@NAME", the tensors of the files that it was read from; NULL: no memory. */
+static json_t *keys_of_config(const json_t *keys) {
+    json_t *copy = json_object(), *value;
+    const char *key;
+    json_object_foreach((json_t *)(uintptr_t)keys, key, value) {
+        if (copy && *key != '@' && json_object_set(copy, key, value)) {
+            json_decref(copy);
+            copy = NULL;
+        }
+    }
+    return copy;
+}
+
 /* Takes a family: the model's own configuration if it has the same type, else one that the family makes of the spec. */
 static enum qkv_status export_try(struct qkv_gguf_export *e, const struct qkv_family *family) {
     const struct qkv_family_config *own = e->model->origin.family;
@@ -57,7 +70,8 @@ static enum qkv_status export_try(struct qkv_gguf_export *e, const struct qkv_fa
     char name[64];
     family_name(family, name);
     if (own && qkv_family_has_type(own->family, name))
-        config = (struct qkv_family_config){.family = own->family, .keys = json_incref(own->keys)};
+        config = (struct qkv_family_config){.family = own->family, .keys = keys_of_config(own->keys)};
+    if (config.family && !config.keys) return qkv_fail_memory(e->ctx, 0, "the keys of a file");
     enum qkv_status status = config.family ? QKV_OK : qkv_family_write(e->ctx, name, NULL, &e->model->spec, &config);
     return status ? status : export_take(e, &config);
 }

@@ -1,4 +1,4 @@
-"""GGUF files of published folders: python gguf_cases.py [--usual] [--split] OUT_DIR FOLDER...
+"""GGUF files of published folders: python gguf_cases.py [--usual] [--split] [--convert LLAMA_CPP] OUT_DIR FOLDER...
 
 Writes OUT_DIR/NAME.gguf for each folder NAME of tests/golden/hf, hf_random or others with config.json and model.safetensors, and
 NAME.safetensors with token ids (in.ids) and the scores that llama.cpp (llama_cpp) gives for them (out.logits). Names of
@@ -7,10 +7,13 @@ stacked experts) is written here from the description in ggml-org/llama.cpp, and
 of the scores to those of the folder's case.safetensors is printed. A folder whose settings GGUF files cannot say is left out, with the
 reason; with --usual such settings first become those that files mean (the difference then says nothing), and the file is
 NAME_usual.gguf. --split writes several files of eight tensors, and no scores. Needs Python 3, numpy, gguf, llama_cpp.
+--convert: the folder's family is one that CONVERTED names, and the file is written by the converter in LLAMA_CPP, a folder with the source
+of llama.cpp (its folder conversion), without a tokenizer; needs torch and transformers too.
 
 Made so, in tests/golden/make: python gguf_cases.py ../gguf ../hf_random/{llama_11_004,gemma_11_004,mpt_11_004,bloom_11_002}, cohere of
-../shared/golden/hf; with --usual the others; and --split ../gguf/split ../hf_random/llama_11_004."""
-import glob, json, os, struct, sys
+../shared/golden/hf; with --usual the others; --split ../gguf/split ../hf_random/llama_11_004; and
+--convert LLAMA_CPP ../gguf ../hf/{deepseek_v2_lite,deepseek_v2_yarn,deepseek_v3_yarn}."""
+import glob, importlib, json, os, pathlib, shutil, struct, sys, tempfile
 import numpy as np, gguf
 import st
 
@@ -308,7 +311,38 @@ class Case:
         w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
 
 
+# What --convert converts: the converter's module and class, and keys that published configurations have and transformers does not write.
+CONVERTED = {'deepseek_v2': ('deepseek', 'DeepseekV2Model', {'scoring_func': 'softmax'}),
+             'deepseek_v3': ('deepseek', 'DeepseekV2Model', {'scoring_func': 'sigmoid'})}
+
+
+def convert(llama, folder, path):
+    """Writes the file with llama.cpp's own converter; keys about the source, its name and its licence are left out."""
+    module, name, more = CONVERTED[case_type(folder)]
+    sys.path.insert(0, llama)
+    base = getattr(importlib.import_module(f'conversion.{module}'), name)
+
+    class Converter(base):
+        model_arch = base.model_arch
+
+        def set_vocab(self): self.gguf_writer.add_tokenizer_model('none')
+
+        def prepare_metadata(self, vocab_only):
+            self.set_type(); self.set_gguf_parameters(); self.set_vocab()
+
+    with tempfile.TemporaryDirectory() as source:
+        shutil.copy(f'{folder}/model.safetensors', source)
+        with open(f'{source}/config.json', 'w') as f: json.dump(json.load(open(f'{folder}/config.legacy.json')) | more, f)
+        Converter(pathlib.Path(source), gguf.LlamaFileType.ALL_F32, pathlib.Path(path), eager=True).write()
+
+
 def case_type(folder): return json.load(open(f'{folder}/config.json'))['model_type']
+
+
+def lite(folder):
+    """DeepSeek without a latent of queries, which llama.cpp reads only in files with as many layers as published ones."""
+    c = json.load(open(f'{folder}/config.json'))
+    return 'q_lora_rank' in c and c['q_lora_rank'] is None
 
 
 def scores(path, ids, lengths):
@@ -329,7 +363,9 @@ def scores(path, ids, lengths):
 
 if __name__ == '__main__':
     usual, split = '--usual' in sys.argv, '--split' in sys.argv
-    out, *patterns = [a for a in sys.argv[1:] if a not in ('--usual', '--split')]
+    words = [a for a in sys.argv[1:] if a not in ('--usual', '--split')]
+    llama = words.pop(words.index('--convert') + 1) if '--convert' in words else None
+    out, *patterns = [a for a in words if a != '--convert']
     os.makedirs(out, exist_ok=True)
     for folder in [f for p in patterns for f in sorted(glob.glob(p))]:
         name = os.path.basename(folder.rstrip('/')) + ('_usual' if usual else '')
@@ -339,8 +375,8 @@ if __name__ == '__main__':
                 Case(folder, usual).write(path, 8)
                 continue
             case, _ = st.load(f'{folder}/case.safetensors')
-            Case(folder, usual).write(path)
-            if case_type(folder) in ('t5', 'bert'):
+            convert(llama, folder, path) if llama else Case(folder, usual).write(path)
+            if case_type(folder) in ('t5', 'bert') or lite(folder):
                 print(f'{name}: {os.path.getsize(path)} bytes', flush=True)
                 continue
             ids, want = case['in.ids'].astype(np.int32), case.get('out.logits')
