@@ -125,7 +125,7 @@ struct qkv_family_gguf {
     /* what tells the family from others of the architecture: a tensor, or a key of it with its value, "KEY=VALUE";
      * NULL: none */
     const char *has;
-    const char *class;        /* of the config.json; NULL: ForCausalLM */
+    const char *class; /* of the config.json; NULL: ForCausalLM */
     /* the keys of the config.json, "KEY=VALUE; …". A value is JSON, or "$KEY:TRANSFORM", the value of the
      * architecture's key, "#TENSOR", the rows of a tensor, "?TENSOR", whether the file has it, "!TENSOR", whether it
      * has not, or "@scaling", rope_scaling. "VALUE|OTHER": the other value where the file does not have the key */
@@ -425,9 +425,9 @@ bool qkv_family_name(const struct qkv_family_config *config, const char *name, s
 struct qkv_family_array {
     struct qkv_array array; /* data NULL: not made yet */
     char *name;
-    void *memory; /* the numbers, where they are not the model's */
-    size_t first; /* 1 + the index of its first weight in the model's list; 0: it shows the model's numbers */
-    size_t shows; /* 1 + the index of the weight whose numbers it shows; 0: none */
+    void *memory;    /* the numbers, where they are not the model's */
+    size_t first;    /* 1 + the index of its first weight in the model's list; 0: it shows the model's numbers */
+    size_t shows;    /* 1 + the index of the weight whose numbers it shows; 0: none */
     bool transposed; /* its columns are not those of its weights */
 };
 struct qkv_family_arrays {

@@ -226,7 +226,8 @@ void qkv_family_shape(const struct qkv_family_view *v, const struct qkv_array *o
     const struct qkv_input_spec *input = spec->encoder.layers ? &spec->encoder.embed.input : &spec->decoder.embed.input;
     const bool stacked = v->flags & QKV_FAMILY_STACKED, turned = v->flags & QKV_FAMILY_TRANSPOSED;
     const bool heads = v->flags & QKV_FAMILY_BY_HEAD;
-    const size_t lead = stacked || heads || v->flags & QKV_FAMILY_LEADING, rows = heads ? v->total / v->heads : v->total;
+    const size_t lead = stacked || heads || v->flags & QKV_FAMILY_LEADING;
+    const size_t rows = heads ? v->total / v->heads : v->total;
     *theirs = (struct qkv_array){.name = v->name, .dtype = QKV_F32, .rank = ours->rank + (int)lead};
     if (v->flags & QKV_FAMILY_FLAT) {
         theirs->rank = 1;
