@@ -274,7 +274,10 @@ static void files_that_contradict_themselves_are_refused(void **state) {
         {"kv_lora_rank", SPLIT, {{"attention.kv_lora_rank", 0}, {NULL, 0}}},
         {"has no key deepseek2.attention.kv_lora_rank", SPLIT, {{"attention.kv_lora_rank", LEFT_OUT}, {NULL, 0}}},
         {"but its metadata makes it", SPLIT, {{"rope.dimension_count", 6}, {NULL, 0}}},
-        {"leading_dense_block_count", SPLIT, {{"leading_dense_block_count", 2000000000}, {NULL, 0}}},
+        {"has no tensor blk.1.ffn_gate.weight", SPLIT, {{"leading_dense_block_count", 2000000000}, {NULL, 0}}},
+        {"experts", SPLIT, {{"expert_count", LEFT_OUT}, {NULL, 0}}},
+        {"experts", SPLIT, {{"expert_used_count", 7}, {NULL, 0}}},
+        {"n_group is 4", SPLIT, {{"expert_group_count", 4}, {"expert_group_used_count", 2}, {NULL, 0}}},
     };
     struct qkv_context *ctx = *state;
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {

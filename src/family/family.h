@@ -232,8 +232,8 @@ extern const struct qkv_family_tensor qkv_family_gguf_pairs[], qkv_family_gguf_j
     "kv_lora_rank=$attention.kv_lora_rank; qk_rope_head_dim=$rope.dimension_count; "                                   \
     "qk_nope_head_dim=$attention.key_length_mla:not_rotated|$attention.key_length:not_rotated; "                       \
     "v_head_dim=$attention.value_length_mla|$attention.value_length; "                                                 \
-    "first_k_dense_replace=$leading_dense_block_count|0; n_routed_experts=$expert_count; "                             \
-    "num_experts_per_tok=$expert_used_count; moe_intermediate_size=$expert_feed_forward_length; "                      \
+    "first_k_dense_replace=$leading_dense_block_count|0; n_routed_experts=$expert_count|null; "                        \
+    "num_experts_per_tok=$expert_used_count|null; moe_intermediate_size=$expert_feed_forward_length; "                 \
     "n_shared_experts=$expert_shared_count|0; routed_scaling_factor=$expert_weights_scale|1.0; "                       \
     "n_group=$expert_group_count|null; topk_group=$expert_group_used_count|null; "                                     \
     "@blk.0.attn_kv_b.weight=?blk.0.attn_kv_b.weight; "

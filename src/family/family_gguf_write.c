@@ -111,6 +111,17 @@ static void list_put(struct writing *w, const struct qkv_family_piece *piece) {
     json_decref(value);
 }
 
+/* Whether the model has what a key of the list is about: a scaled rotation, or experts. */
+static bool list_applies(const struct writing *w, const struct qkv_family_piece *piece, bool scaled) {
+    static const char *const of_experts[] = {"$expert_count", "$expert_used_count", "$expert_group_"};
+    bool experts = false;
+    if (!scaled && strstr(piece->value, "$rope.scaling.")) return false;
+    for (int k = 0; k < w->stack->kind_count; k++) experts = experts || w->stack->kinds[k].ffn.experts.given;
+    for (size_t i = 0; i < sizeof of_experts / sizeof *of_experts; i++)
+        if (!experts && strstr(piece->value, of_experts[i])) return false;
+    return true;
+}
+
 /* ---- rotations --------------------------------------------------------------------------------------------------- */
 
 /* The rotation whose scaling the file says: of the first kind of layers that has one; NULL: none. */
@@ -327,7 +338,7 @@ enum qkv_status qkv_family_gguf_write(const struct qkv_family_arrays *arrays, st
     w.made = out->keys != NULL;
     const struct qkv_attention_spec *scaled = rotation_scaled(&w);
     for (const char *list = w.table->keys; w.made && qkv_family_next(&list, &piece);)
-        if (scaled || !strstr(piece.value, "$rope.scaling.")) list_put(&w, &piece);
+        if (list_applies(&w, &piece, scaled != NULL)) list_put(&w, &piece);
     for (const char *only = w.table->only; w.made && qkv_family_next(&only, &piece);)
         key_put(&w, piece.key, qkv_family_constant(piece.value));
     json_t *start =
