@@ -204,7 +204,8 @@ static json_t *gguf_only(const struct gguf *g, const char *key) {
     const bool width = !strcmp(key, "attention.key_length") || !strcmp(key, "attention.value_length") ||
                        !strcmp(key, "rope.dimension_count");
     if (width) return json_real(gguf_head_width(g));
-    if (!strcmp(key, "attention.head_count_kv")) return json_real(latent ? 1 : gguf_number(g, "attention.head_count"));
+    if (!strcmp(key, "attention.head_count_kv"))
+        return json_integer(latent ? 1 : (json_int_t)gguf_number(g, "attention.head_count"));
     if (!strcmp(key, "attention.causal")) return json_boolean(!strcmp(g->family->stacks, "decoder"));
     return NULL;
 }
