@@ -21,10 +21,10 @@ ARCH = {'llama': 'LLAMA', 'mixtral': 'LLAMA', 'qwen2': 'QWEN2', 'qwen3': 'QWEN3'
         'smollm3': 'SMOLLM3', 'granite': 'GRANITE', 'phi3': 'PHI3', 'gemma': 'GEMMA', 'gemma2': 'GEMMA2', 'gemma3_text': 'GEMMA3',
         'olmo2': 'OLMO2', 'olmoe': 'OLMOE', 'cohere': 'COMMAND_R', 'starcoder2': 'STARCODER2', 'phi': 'PHI2', 'gpt2': 'GPT2',
         'gpt_neox': 'GPTNEOX', 'bloom': 'BLOOM', 'mpt': 'MPT', 'falcon': 'FALCON', 'gpt_oss': 'GPT_OSS', 'bert': 'BERT',
-        'deepseek_v2': 'DEEPSEEK2', 't5': 'T5'}
+        'modernbert': 'MODERN_BERT', 't5': 'T5'}
 PAIRS = ('llama', 'mixtral', 'smollm3', 'granite')
 ACT = {'gemma': 'gelu_pytorch_tanh', 'gemma2': 'gelu_pytorch_tanh', 'gemma3_text': 'gelu_pytorch_tanh', 'starcoder2': 'gelu_pytorch_tanh',
-       'phi': 'gelu_new', 'gpt2': 'gelu_new', 'gpt_neox': 'gelu', 'falcon': 'gelu', 'bert': 'gelu', 'bloom': None, 'mpt': None, 't5': None}
+       'phi': 'gelu_new', 'gpt2': 'gelu_new', 'gpt_neox': 'gelu', 'falcon': 'gelu', 'bert': 'gelu', 'modernbert': 'gelu', 'bloom': None, 'mpt': None, 't5': None}
 LETTERS = ['<|endoftext|>', '\u0120', *'abcdefghijklmnopqrstuvwxyz', 'th', 'he', 'in', 'er', '\u0120t', '\u0120a', '\u0120th', '.', ',']
 MERGES = ['t h', 'h e', 'i n', 'e r', '\u0120 t', '\u0120 a', '\u0120t h']
 
@@ -47,7 +47,7 @@ class Case:
         if 'text_config' in c: raise Left('a model of several parts')
         self.type = c['model_type']
         if self.type not in ARCH: raise Left(f'type {self.type}')
-        want = {'bert': 'BertModel', 't5': 'T5ForConditionalGeneration'}.get(self.type)
+        want = {'bert': 'BertModel', 'modernbert': 'ModernBertModel', 't5': 'T5ForConditionalGeneration'}.get(self.type)
         arch = c['architectures'][0]
         if arch != want if want else not (arch.endswith('ForCausalLM') or arch.endswith('LMHeadModel')): raise Left(f'class {arch}')
         act = first(c, *(('hidden_activation',) if self.type in ('gemma2', 'gemma3_text') else ()), 'activation', 'activation_function',
@@ -131,7 +131,7 @@ class Case:
         eps = first(c, 'rms_norm_eps', default=None)
         if eps is not None: w.add_layer_norm_rms_eps(eps)
         elif t == 't5': w.add_layer_norm_rms_eps(c['layer_norm_epsilon'])
-        else: w.add_layer_norm_eps(first(c, 'layer_norm_epsilon', 'layer_norm_eps', 'norm_epsilon', default=1e-5))
+        else: w.add_layer_norm_eps(first(c, 'layer_norm_epsilon', 'layer_norm_eps', 'norm_epsilon', 'norm_eps', default=1e-5))
         if t not in ('gpt2', 'bloom', 'mpt', 'bert', 't5'): self.rope(w)
         w.add_vocab_size(c['vocab_size'])
         extra = getattr(self, 'keys_' + t, None)
@@ -228,6 +228,12 @@ class Case:
         if c.get('relative_attention_max_distance', 128) != 128: raise Left('another largest distance')
         w.add_relative_attn_buckets_count(c['relative_attention_num_buckets']); w.add_decoder_start_token_id(c.get('decoder_start_token_id') or 0)
         w.add_decoder_block_count(self.decoder); w.add_key_length(c['d_kv']); w.add_value_length(c['d_kv'])
+
+    def keys_modernbert(self, w, c):
+        if c['norm_bias'] or c['attention_bias'] or c['mlp_bias']: raise Left('biases')
+        every = c['global_attn_every_n_layers']
+        self.kinds(c, lambda i: i % every == 0)
+        w.add_sliding_window(c['local_attention']); w.add_sliding_window_pattern(every); w.add_hidden_act(c['hidden_activation'])
 
     def keys_bloom(self, w, c): w.add_max_alibi_bias(8.0)
 
@@ -376,7 +382,7 @@ if __name__ == '__main__':
                 continue
             case, _ = st.load(f'{folder}/case.safetensors')
             convert(llama, folder, path) if llama else Case(folder, usual).write(path)
-            if case_type(folder) in ('t5', 'bert') or lite(folder):
+            if case_type(folder) in ('t5', 'bert', 'modernbert') or lite(folder):
                 print(f'{name}: {os.path.getsize(path)} bytes', flush=True)
                 continue
             ids, want = case['in.ids'].astype(np.int32), case.get('out.logits')
