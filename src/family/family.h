@@ -137,6 +137,10 @@ struct qkv_family_gguf {
     bool (*finish)(json_t *config);
     /* its own tensors; the others are those of all families. NULL: none */
     const struct qkv_family_tensor *tensors;
+    /* of a family with several architectures: keys with values that a config.json must have to be written as this one
+     * (NULL: none), and the next one (NULL: none), which a config.json that does not have them is written as */
+    const char *when;
+    const struct qkv_family_gguf *next;
 };
 struct qkv_family {
     const char *type; /* model_type; several with commas */
@@ -353,7 +357,8 @@ struct qkv_family_config {
     json_t *keys;
     size_t block[2]; /* rows and columns of a block with one scale, for matrices in 8 bits; 0: none */
     bool packed;     /* experts may be in MXFP4 */
-    bool gguf;       /* the files are GGUF: tensors have the names and orders there */
+    /* the files are GGUF: the architecture, whose names and orders tensors have; NULL: they are not, or are our own */
+    const struct qkv_family_gguf *gguf;
     /* of a folder that was read: tensors that are not weights and are written again. The model's origin owns them. */
     struct qkv_array *kept; /* names and data are on the heap */
     size_t kept_count;

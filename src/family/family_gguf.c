@@ -265,7 +265,8 @@ static enum qkv_status gguf_family(struct gguf *g) {
                         g->file->name);
     for (size_t i = 0; qkv_families[i]; i++) {
         const struct qkv_family_gguf *table = qkv_families[i]->gguf;
-        if (!table || strcmp(table->architecture, g->architecture) != 0) continue;
+        while (table && strcmp(table->architecture, g->architecture) != 0) table = table->next;
+        if (!table) continue;
         const bool has = table->has && gguf_tells(g, table->has);
         if (table->has ? !has : g->family != NULL) continue;
         g->family = qkv_families[i];
@@ -278,10 +279,11 @@ static enum qkv_status gguf_family(struct gguf *g) {
 }
 
 enum qkv_status qkv_family_gguf_config(struct qkv_context *ctx, const struct qkv_family_gguf_file *file,
-                                       json_t **config) {
+                                       const struct qkv_family_gguf **table, json_t **config) {
     struct gguf g = {.ctx = ctx, .file = file};
     size_t n;
     *config = NULL;
+    *table = NULL;
     enum qkv_status status = gguf_family(&g);
     if (status) return status;
     const char *class = qkv_family_architecture(g.family, g.table->class ? g.table->class : "ForCausalLM", &n);
@@ -296,5 +298,12 @@ enum qkv_status qkv_family_gguf_config(struct qkv_context *ctx, const struct qkv
         json_decref(g.config);
     else
         *config = g.config;
+    *table = g.table;
     return status;
+}
+
+const struct qkv_family_gguf *qkv_family_gguf_of(const struct qkv_family_config *config) {
+    const struct qkv_family_gguf *table = config->family->gguf;
+    while (table && table->when && !qkv_family_holds(config->keys, table->when)) table = table->next;
+    return table;
 }

@@ -12,10 +12,12 @@ struct qkv_family_gguf_file {
     const struct qkv_array *(*find)(const void *user, const char *name); /* with numbers; NULL: there is none */
     const void *user;
 };
-/* Makes the config.json of a GGUF file, for the caller to free with json_decref. Fails with QKV_FORMAT: an architecture
- * that no family has; QKV_SPEC: a key that is missing, or that the family does not read. */
+/* Makes the config.json of a GGUF file, for the caller to free with json_decref; *table: the architecture. Fails with
+ * QKV_FORMAT: an architecture that no family has; QKV_SPEC: a key that is missing, or that the family does not read. */
 enum qkv_status qkv_family_gguf_config(struct qkv_context *ctx, const struct qkv_family_gguf_file *file,
-                                       json_t **config);
+                                       const struct qkv_family_gguf **table, json_t **config);
+/* The architecture that a config.json of a family is written as; NULL: GGUF files do not have the family. */
+const struct qkv_family_gguf *qkv_family_gguf_of(const struct qkv_family_config *config);
 /* The reverse (family_gguf_write.c): the keys of a GGUF file of a model, and tensors that no weight of the model is. */
 struct qkv_family_gguf_written {
     /* of the architecture, with its name, and general.architecture: whole numbers, reals that are floats, flags, texts,

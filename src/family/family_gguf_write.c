@@ -298,8 +298,9 @@ static enum qkv_status written_check(const struct writing *w) {
         .name = "the file to write", .keys = w->out->keys, .find = written_find, .user = w};
     struct qkv_family_config config = {0};
     struct qkv_spec *again = qkv_allocate(w->ctx, 1, sizeof *again);
+    const struct qkv_family_gguf *table;
     json_t *root = NULL;
-    enum qkv_status status = again ? qkv_family_gguf_config(w->ctx, &file, &root) : QKV_MEMORY;
+    enum qkv_status status = again ? qkv_family_gguf_config(w->ctx, &file, &table, &root) : QKV_MEMORY;
     if (!status) status = qkv_family_read(w->ctx, file.name, root, NULL, NULL, &config, again);
     if (!status && config.family != w->family)
         status = qkv_fail(w->ctx, QKV_SPEC, "GGUF files of architecture %s mean models of type %s",
@@ -327,7 +328,7 @@ enum qkv_status qkv_family_gguf_write(const struct qkv_family_arrays *arrays, st
     struct writing w = {.arrays = arrays,
                         .ctx = arrays->model->ctx,
                         .family = config->family,
-                        .table = config->family->gguf,
+                        .table = config->gguf,
                         .config = config->keys,
                         .spec = config->whole ? config->whole : &arrays->model->spec,
                         .out = out};

@@ -190,7 +190,7 @@ bool qkv_family_view(const struct qkv_family_config *config, const struct qkv_sp
                      struct qkv_family_view *view) {
     const struct name name = name_read(ours);
     if (config->gguf)
-        return table_has(config->family->gguf->tensors, config, spec, &name, rows, view) ||
+        return table_has(config->gguf->tensors, config, spec, &name, rows, view) ||
                table_has(qkv_family_gguf_tensors, config, spec, &name, rows, view);
     const bool found = table_has(config->family->tensors, config, spec, &name, rows, view) ||
                        table_has(config->family->others, config, spec, &name, rows, view);

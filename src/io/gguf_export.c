@@ -39,12 +39,11 @@ static const struct qkv_family *family_of_type(const char *type) {
 static enum qkv_status export_take(struct qkv_gguf_export *e, const struct qkv_family_config *config) {
     char name[64];
     e->config = *config;
-    e->config.gguf = true;
+    e->config.gguf = qkv_family_gguf_of(config);
     family_name(config->family, name);
     enum qkv_status status =
-        config->family->gguf
-            ? qkv_family_arrays(e->model, &e->config, false, &e->arrays)
-            : qkv_fail(e->ctx, QKV_SPEC, "GGUF files have no architecture for models of type %s", name);
+        e->config.gguf ? qkv_family_arrays(e->model, &e->config, false, &e->arrays)
+                       : qkv_fail(e->ctx, QKV_SPEC, "GGUF files have no architecture for models of type %s", name);
     if (!status) status = qkv_family_gguf_write(&e->arrays, &e->written);
     if (status) export_drop_family(e);
     return status;
@@ -108,7 +107,7 @@ static enum qkv_status export_find(struct qkv_gguf_export *e, bool *found) {
         if (!*found || !own) continue;
         family_name(own->family, name);
         return qkv_gguf_note(e->ctx, e->notes, "the file is of architecture %s, not of the model's family %s: %s",
-                             e->config.family->gguf->architecture, name, why);
+                             e->config.gguf->architecture, name, why);
     }
     if (!status && !*found && !own) {
         status = export_nearest(e);
@@ -122,7 +121,7 @@ static enum qkv_status export_find(struct qkv_gguf_export *e, bool *found) {
 }
 
 static enum qkv_status export_own(struct qkv_gguf_export *e) {
-    e->config = (struct qkv_family_config){.gguf = true};
+    e->config = (struct qkv_family_config){0};
     return qkv_family_arrays_own(e->model, &e->config, &e->arrays);
 }
 
@@ -136,7 +135,7 @@ static enum qkv_status export_family(struct qkv_gguf_export *e) {
 }
 
 static const char *export_architecture(const struct qkv_gguf_export *e) {
-    return e->config.family ? e->config.family->gguf->architecture : QKV_GGUF_OWN;
+    return e->config.gguf ? e->config.gguf->architecture : QKV_GGUF_OWN;
 }
 
 /* ---- what the file does not have --------------------------------------------------------------------------------- */

@@ -90,6 +90,7 @@ static const struct qkv_array *find_tensor(const void *published, const char *na
 }
 
 enum qkv_status qkv_published_open_gguf(struct qkv_published *p, struct qkv_spec *spec) {
+    const struct qkv_family_gguf *table = NULL;
     json_t *root = NULL;
     enum qkv_status status = open_parts(p, &p->gguf);
     p->own = !status && qkv_gguf_is_own(p->gguf);
@@ -97,10 +98,10 @@ enum qkv_status qkv_published_open_gguf(struct qkv_published *p, struct qkv_spec
     if (!status) status = qkv_gguf_json(p->gguf, &p->keys);
     if (!status) {
         const struct qkv_family_gguf_file file = {.name = p->folder, .keys = p->keys, .find = find_tensor, .user = p};
-        status = qkv_family_gguf_config(p->ctx, &file, &root);
+        status = qkv_family_gguf_config(p->ctx, &file, &table, &root);
     }
     if (!status) status = qkv_family_read(p->ctx, p->folder, root, NULL, NULL, &p->config, spec);
-    p->config.gguf = true;
+    p->config.gguf = table;
     p->asker = "its metadata";
     json_decref(root);
     return status;

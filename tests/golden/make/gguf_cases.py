@@ -48,6 +48,8 @@ class Case:
         self.type = c['model_type']
         if self.type not in ARCH: raise Left(f'type {self.type}')
         want = {'bert': 'BertModel', 'modernbert': 'ModernBertModel', 't5': 'T5ForConditionalGeneration'}.get(self.type)
+        self.both = self.type == 'gemma3_text' and bool(c.get('use_bidirectional_attention'))
+        if self.both: want = 'Gemma3TextModel'
         arch = c['architectures'][0]
         if arch != want if want else not (arch.endswith('ForCausalLM') or arch.endswith('LMHeadModel')): raise Left(f'class {arch}')
         act = first(c, *(('hidden_activation',) if self.type in ('gemma2', 'gemma3_text') else ()), 'activation', 'activation_function',
@@ -65,8 +67,8 @@ class Case:
         self.t, _ = st.load(f'{folder}/model.safetensors')
         if self.type == 'bert': self.t = {k: v for k, v in self.t.items() if 'pooler' not in k}
         if self.type == 'olmoe' and usual: self.t = {k: v for k, v in self.t.items() if not k.endswith('bias')}
-        self.map = gguf.get_tensor_name_map(getattr(gguf.MODEL_ARCH, ARCH[self.type]), max(self.layers, self.decoder))
-        self.arch = gguf.MODEL_ARCH_NAMES[getattr(gguf.MODEL_ARCH, ARCH[self.type])]
+        arch = getattr(gguf.MODEL_ARCH, 'GEMMA_EMBEDDING' if self.both else ARCH[self.type])
+        self.map, self.arch = gguf.get_tensor_name_map(arch, max(self.layers, self.decoder)), gguf.MODEL_ARCH_NAMES[arch]
 
     def make_usual(self, c):
         t = c['model_type']
@@ -197,8 +199,8 @@ class Case:
 
     def keys_gemma3_text(self, w, c):
         self.scalar(c)
-        if c.get('use_bidirectional_attention'): raise Left('attention to both sides')
         self.kinds(c, lambda i: (i + 1) % 6 == 0)
+        if self.both: w.add_sliding_window_pattern(6); w.add_rope_freq_base_swa(10000.0)
         w.add_sliding_window(c['sliding_window'])
         if c.get('final_logit_softcapping'): w.add_final_logit_softcapping(c['final_logit_softcapping'])
 
@@ -382,7 +384,7 @@ if __name__ == '__main__':
                 continue
             case, _ = st.load(f'{folder}/case.safetensors')
             convert(llama, folder, path) if llama else Case(folder, usual).write(path)
-            if case_type(folder) in ('t5', 'bert', 'modernbert') or lite(folder):
+            if case_type(folder) in ('t5', 'bert', 'modernbert') or 'out.logits' not in case or lite(folder):
                 print(f'{name}: {os.path.getsize(path)} bytes', flush=True)
                 continue
             ids, want = case['in.ids'].astype(np.int32), case.get('out.logits')
