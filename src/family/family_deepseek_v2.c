@@ -1,7 +1,7 @@
 /* DeepSeek V2 (DeepSeek-AI 2024): latent attention, and experts. */
 #include <string.h>
 
-#include "family/family.h"
+#include "family/family_gguf.h"
 
 static const struct qkv_family_kind kinds[] = {
     {"'dense'", "dense", QKV_FAMILY_DENSE},

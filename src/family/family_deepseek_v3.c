@@ -1,5 +1,5 @@
 /* DeepSeek V3 and R1 (DeepSeek-AI 2024), Kimi K2: latent attention, and experts that are chosen by corrected scores. */
-#include "family/family.h"
+#include "family/family_gguf.h"
 
 static const struct qkv_family_rule pairings[] = {
     {"true", "decoder.attention.position.pairing='interleaved'"},

@@ -5,6 +5,20 @@
 
 #include "family/family.h"
 
+/* DeepSeek: sizes. Files of older writers have the sizes of heads without "_mla", and no groups of experts. */
+#define QKV_FAMILY_GGUF_DEEPSEEK                                                                                       \
+    "num_key_value_heads=$attention.head_count; " QKV_FAMILY_GGUF_SIZES QKV_FAMILY_GGUF_ROPE                           \
+    "max_position_embeddings=$context_length; intermediate_size=$feed_forward_length; "                                \
+    "rms_norm_eps=$attention.layer_norm_rms_epsilon; q_lora_rank=$attention.q_lora_rank|null; "                        \
+    "kv_lora_rank=$attention.kv_lora_rank; qk_rope_head_dim=$rope.dimension_count; "                                   \
+    "qk_nope_head_dim=$attention.key_length_mla:not_rotated|$attention.key_length:not_rotated; "                       \
+    "v_head_dim=$attention.value_length_mla|$attention.value_length; "                                                 \
+    "first_k_dense_replace=$leading_dense_block_count|0; n_routed_experts=$expert_count|null; "                        \
+    "num_experts_per_tok=$expert_used_count|null; moe_intermediate_size=$expert_feed_forward_length; "                 \
+    "n_shared_experts=$expert_shared_count|0; routed_scaling_factor=$expert_weights_scale|1.0; "                       \
+    "n_group=$expert_group_count|null; topk_group=$expert_group_used_count|null; "                                     \
+    "@blk.0.attn_kv_b.weight=?blk.0.attn_kv_b.weight; "
+
 /* A GGUF file: its short keys, and its tensors. */
 struct qkv_family_gguf_file {
     const char *name; /* for messages */
