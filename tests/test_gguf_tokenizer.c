@@ -110,16 +110,18 @@ static void write_texts(struct gguf_bytes *b, const char *key, const char *const
 
 /* The pattern that a file names cuts numbers and lines, also where a token would join them. */
 static void patterns_cut_texts_as_their_names_say(void **state) {
-    static const char text[] = "ab12 a! !\n\n";
-    static const char *const tokens[] = {"a", "b", "1", "2", "!", "Ġ", "Ċ", "12", "Ġ!", "ĊĊ", "ab", "Ġa", "a!", "b1"};
-    static const char *const merges[] = {"1 2", "Ġ !", "Ċ Ċ", "a b", "Ġ a", "a !", "b 1"};
+    static const char *const tokens[] = {"a",  "b",  "1",  "2",  "!",  "Ġ",  "Ċ",   "12",
+                                         "Ġ!", "ĊĊ", "ab", "Ġa", "a!", "b1", "1212"};
+    static const char *const merges[] = {"1 2", "Ġ !", "Ċ Ċ", "a b", "Ġ a", "a !", "b 1", "12 12"};
     static const struct {
-        const char *pre;
+        const char *pre, *text;
         int32_t ids[8];
         size_t count;
-    } cases[] = {{"gpt-2", {10, 7, 11, 4, 8, 9}, 6},
-                 {"deepseek-llm", {10, 2, 3, 11, 4, 8, 6, 6}, 8},
-                 {"deepseek-coder", {10, 2, 3, 11, 4, 8, 6, 6}, 8}};
+    } cases[] = {{"gpt-2", "ab12 a! !\n\n", {10, 7, 11, 4, 8, 9}, 6},
+                 {"deepseek-llm", "ab12 a! !\n\n", {10, 2, 3, 11, 4, 8, 6, 6}, 8},
+                 {"deepseek-coder", "ab12 a! !\n\n", {10, 2, 3, 11, 4, 8, 6, 6}, 8},
+                 {"gpt-2", "ab1212!\n\n", {10, 14, 4, 9}, 4},
+                 {"kimi-k2", "ab1212!\n\n", {10, 7, 2, 3, 4, 9}, 6}};
     struct qkv_context *ctx = *state;
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         struct gguf_bytes b;
@@ -135,7 +137,7 @@ static void patterns_cut_texts_as_their_names_say(void **state) {
         gguf_align(&b, 32);
         test_write_file(test_path("pattern.gguf"), b.data, b.size);
         assert_ok(ctx, qkv_folder_tokenizer(ctx, test_path("pattern.gguf"), &t));
-        assert_ok(ctx, qkv_tokenizer_encode(ctx, t, text, sizeof text - 1, true, &ids, &count));
+        assert_ok(ctx, qkv_tokenizer_encode(ctx, t, cases[i].text, strlen(cases[i].text), true, &ids, &count));
         if (count != cases[i].count || memcmp(ids, cases[i].ids, count * sizeof *ids) != 0)
             fail_msg("%s: other ids, %zu of them", cases[i].pre, count);
         qkv_free(ids);

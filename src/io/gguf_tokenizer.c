@@ -8,6 +8,7 @@
 #include "io/chat_templates.h"
 #include "io/gguf_vocab.h"
 #include "text/text.h"
+#include "text/tiktoken.h"
 
 #define SPACE_MARK "\xe2\x96\x81" /* U+2581 stands for a space */
 
@@ -70,6 +71,7 @@ static const struct {
      false,
      false,
      false},
+    {"kimi-k2", {qkv_pattern_kimi}, true, false, false},
     {"deepseek-coder", {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", DEEPSEEK_HAN, "\\p{N}"}, false, false, false},
     {"default", {PUNCTUATION, GPT_2, "\\p{N}+", "[0-9][0-9][0-9]"}, false, false, false},
 };
