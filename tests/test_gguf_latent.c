@@ -250,6 +250,56 @@ static void heads_are_transposed_in_all_types(void **state) {
     qkv_model_free(source);
 }
 
+/* The values of layer 0 in a file of Q2_K, for the caller to free. */
+static struct qkv_tensors *values_written(struct qkv_model *model, struct qkv_importance *importance,
+                                          const struct qkv_array **values) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    struct qkv_gguf_options o = qkv_gguf_defaults();
+    struct qkv_gguf *g;
+    struct qkv_tensors *t;
+    const char *path = test_path(importance ? "seen.gguf" : "blind.gguf");
+    o.family = "deepseek_v2";
+    o.format = "Q2_K";
+    o.importance = importance;
+    char *notes = write_model(model, &o, path);
+    /* keys are transposed, so that their columns are no inputs */
+    if (importance && !strstr(notes, "importance for 13 of 15 matrices in blocks")) fail_msg("the notes: %s", notes);
+    free(notes);
+    assert_ok(ctx, qkv_gguf_open(ctx, path, &g, &t));
+    qkv_gguf_free(g);
+    *values = qkv_tensors_find(t, "blk.0.attn_v_b.weight");
+    assert_true(*values && qkv_types[(*values)->dtype]->kind == QKV_CLASS_BLOCKS);
+    return t;
+}
+
+/* Heads with the same values have the same blocks: one product reads them, so that its importance is that of each. */
+static void the_importance_of_a_latent_is_that_of_all_heads(void **state) {
+    struct qkv_context *ctx = *state;
+    struct qkv_model *model = make_model(ctx, LATENT_SPEC);
+    struct qkv_importance *importance;
+    struct qkv_pass *pass;
+    const struct qkv_array *seen, *blind;
+    int32_t ids[20];
+    for (int i = 0; i < 20; i++) ids[i] = i * 37 % 300;
+    for (size_t i = 0; i < qkv_model_parameters(model); i++) {
+        const struct qkv_array *p = qkv_model_parameter(model, i);
+        float *x = (float *)(uintptr_t)p->data;
+        const size_t half = qkv_array_elements(p) / 2;
+        if (!strcmp(p->name, "decoder.layers.0.attn.v_b.weight")) memcpy(x + half, x, half * sizeof *x);
+    }
+    assert_ok(ctx, qkv_importance_create(model, &importance));
+    assert_ok(ctx, qkv_pass_create(model, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = 20), &pass));
+    assert_ok(ctx, qkv_pass_forward(pass, &(struct qkv_batch){.B = 1, .T = 20, .ids = ids, .targets = ids}));
+    qkv_pass_free(pass);
+    struct qkv_tensors *t[] = {values_written(model, importance, &seen), values_written(model, NULL, &blind)};
+    assert_int_equal(seen->bytes, blind->bytes);
+    assert_memory_equal(seen->data, (const char *)seen->data + seen->bytes / 2, seen->bytes / 2);
+    assert_memory_not_equal(seen->data, blind->data, seen->bytes);
+    for (size_t i = 0; i < 2; i++) qkv_tensors_close(t[i]);
+    qkv_importance_free(importance);
+    qkv_model_free(model);
+}
+
 /* ---- files that cannot be ---------------------------------------------------------------------------------------- */
 
 static void files_that_contradict_themselves_are_refused(void **state) {
@@ -296,6 +346,7 @@ int main(void) {
         TEST_WITH_CONTEXT(older_files_are_the_same_model),
         TEST_WITH_CONTEXT(keys_tell_the_families_apart),
         TEST_WITH_CONTEXT(heads_are_transposed_in_all_types),
+        TEST_WITH_CONTEXT(the_importance_of_a_latent_is_that_of_all_heads),
         TEST_WITH_CONTEXT(files_that_contradict_themselves_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
