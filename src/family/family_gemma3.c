@@ -59,6 +59,7 @@ static const struct qkv_family_gguf gguf_both_ways = {
     .architecture = "gemma-embedding",
     .class = "Model",
     .keys = GGUF_KEYS "use_bidirectional_attention=true",
+    .idle = "dense_?_feat_in dense_?_feat_out",
     .finish = gguf_finish,
     .tensors = qkv_family_gguf_gemma,
     .when = "use_bidirectional_attention=true",

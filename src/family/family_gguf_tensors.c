@@ -40,9 +40,9 @@ const struct qkv_family_tensor qkv_family_gguf_tensors[] = {
     {"head", "output", 0, 0, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
-/* The scales of positions are keys of the config.json. */
+/* The scales of positions are keys of the config.json; layers behind a pooling are no weights of the model. */
 const char qkv_family_gguf_ignored[] = "rope_freqs.weight rope_factors_long.weight rope_factors_short.weight "
-                                       "*.attn_rot_embd *.rope_freqs.weight";
+                                       "*.attn_rot_embd *.rope_freqs.weight dense_2.weight dense_3.weight";
 
 const struct qkv_family_tensor qkv_family_gguf_pairs[] = {
     {"attn.q", "blk.{N}.attn_q", QKV_FAMILY_PAIRS, 0, NULL},
