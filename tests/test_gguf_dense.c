@@ -36,6 +36,30 @@ static const char *make_dense(struct qkv_context *ctx, const struct qkv_array de
     return path;
 }
 
+/* Compares all tensors, and the keys of the layers. */
+static void expect_same_file(struct qkv_context *ctx, const char *a, const char *b) {
+    static const char *const keys[] = {"gemma-embedding.pooling_type", "gemma-embedding.dense_2_feat_in",
+                                       "gemma-embedding.dense_2_feat_out"};
+    struct qkv_gguf *g[2];
+    struct qkv_tensors *t[2];
+    assert_ok(ctx, qkv_gguf_open(ctx, a, &g[0], &t[0]));
+    assert_ok(ctx, qkv_gguf_open(ctx, b, &g[1], &t[1]));
+    assert_int_equal(qkv_tensors_count(t[0]), qkv_tensors_count(t[1]));
+    for (size_t i = 0; i < qkv_tensors_count(t[0]); i++) {
+        const struct qkv_array *x = qkv_tensors_at(t[0], i), *y = qkv_tensors_find(t[1], x->name);
+        if (!y || x->bytes != y->bytes || memcmp(x->data, y->data, x->bytes) != 0) fail_msg("%s differs", x->name);
+        assert_memory_equal(x->shape, y->shape, (size_t)x->rank * sizeof *x->shape);
+    }
+    for (size_t i = 0; i < TEST_COUNT(keys); i++) {
+        const struct qkv_gguf_value *x = qkv_gguf_find(g[0], keys[i]), *y = qkv_gguf_find(g[1], keys[i]);
+        if (!y || qkv_gguf_number(g[0], x, 0) != qkv_gguf_number(g[1], y, 0)) fail_msg("%s differs", keys[i]);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        qkv_gguf_free(g[i]);
+        qkv_tensors_close(t[i]);
+    }
+}
+
 static void layers_behind_a_pooling_are_read(void **state) {
     struct qkv_context *ctx = *state;
     struct qkv_model *model;
@@ -56,7 +80,11 @@ static void layers_behind_a_pooling_are_read(void **state) {
         assert_true(!d->bias && !d->shortcut && !d->residual && !d->normalize);
         assert_memory_equal(d->weight, numbers[i], sizeof numbers[i]);
     }
+    char *notes = write_model(model, NULL, test_path("again.gguf"));
+    assert_null(strstr(notes, "modules.json"));
+    free(notes);
     qkv_model_free(model);
+    expect_same_file(ctx, test_path("dense.gguf"), test_path("again.gguf"));
     model = NULL;
     assert_int_equal(qkv_model_load(ctx, make_dense(ctx, dense, 0), &model), QKV_FORMAT);
     assert_non_null(strstr(qkv_message(ctx), "dense_2.weight is no matrix of rows of 8 numbers behind a pooling"));

@@ -132,6 +132,7 @@ struct qkv_family_gguf {
     const char *keys;
     const char *only;      /* more keys of the architecture, with the only value that they may have; NULL: none */
     const char *idle;      /* more keys of the architecture without effect: patterns with spaces; NULL: none */
+    bool dense;            /* files may have dense layers behind the pooling */
     const char *unwritten; /* a key that is read, but that llama.cpp computes nothing with; NULL: none */
     /* Sets what neither keys nor tensors say; NULL: nothing. */
     bool (*finish)(json_t *config);

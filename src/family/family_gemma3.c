@@ -60,6 +60,7 @@ static const struct qkv_family_gguf gguf_both_ways = {
     .class = "Model",
     .keys = GGUF_KEYS "use_bidirectional_attention=true",
     .idle = "dense_?_feat_in dense_?_feat_out",
+    .dense = true,
     .finish = gguf_finish,
     .tensors = qkv_family_gguf_gemma,
     .when = "use_bidirectional_attention=true",

@@ -142,6 +142,8 @@ static json_int_t architecture_number(const struct qkv_published *p, const char 
     return json_integer_value(json_object_get(p->keys, whole));
 }
 
+const char *const qkv_gguf_dense[QKV_GGUF_DENSE] = {"dense_2.weight", "dense_3.weight"};
+
 /* Reads a dense layer behind the pooling. */
 static enum qkv_status read_dense(const struct qkv_published *p, const struct qkv_array *array, size_t file,
                                   struct qkv_model_pooling *pooling) {
@@ -159,12 +161,11 @@ static enum qkv_status read_dense(const struct qkv_published *p, const struct qk
 }
 
 enum qkv_status qkv_published_pooling(const struct qkv_published *p, struct qkv_model_pooling *pooling) {
-    static const char *const names[] = {"dense_2.weight", "dense_3.weight"};
     enum qkv_status status = QKV_OK;
     qkv_gguf_set_pooling(pooling, (double)architecture_number(p, "pooling_type"));
-    for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++) {
+    for (size_t i = 0; i < QKV_GGUF_DENSE && !status; i++) {
         size_t file;
-        const struct qkv_array *array = p->keys ? qkv_published_exactly(p, names[i], &file) : NULL;
+        const struct qkv_array *array = p->keys ? qkv_published_exactly(p, qkv_gguf_dense[i], &file) : NULL;
         if (array) status = read_dense(p, array, file, pooling);
     }
     return status;
