@@ -1,5 +1,6 @@
-/* Tokenizers of GGUF files, if ../shared/data has them: ids are those that llama.cpp expects (.inp and .out files), and
- * those of the tokenizers that the files were made of (NAME.expected.jsonl, one line for each of lines.json). */
+/* Tokenizers of GGUF files: the pattern that a file names; and, if ../shared/data has them, files whose ids are those
+ * that llama.cpp expects (.inp and .out files), and those of the tokenizers that the files were made of
+ * (NAME.expected.jsonl, one line for each of lines.json). */
 /* labels: quick */
 #include "test_text.h"
 
@@ -100,8 +101,53 @@ static void ids_are_those_of_the_tokenizer_that_a_file_was_made_of(void **state)
     }
 }
 
+/* ---- patterns ---------------------------------------------------------------------------------------------------- */
+
+static void write_texts(struct gguf_bytes *b, const char *key, const char *const *texts, size_t count) {
+    gguf_put_array(b, key, QKV_GGUF_STRING, count);
+    for (size_t i = 0; i < count; i++) gguf_put_text(b, texts[i]);
+}
+
+/* The pattern that a file names cuts numbers and lines, also where a token would join them. */
+static void patterns_cut_texts_as_their_names_say(void **state) {
+    static const char *const tokens[] = {"a",  "b",  "1",  "2",  "!",  "Ġ",  "Ċ",   "12",
+                                         "Ġ!", "ĊĊ", "ab", "Ġa", "a!", "b1", "1212"};
+    static const char *const merges[] = {"1 2", "Ġ !", "Ċ Ċ", "a b", "Ġ a", "a !", "b 1", "12 12"};
+    static const struct {
+        const char *pre, *text;
+        int32_t ids[8];
+        size_t count;
+    } cases[] = {{"gpt-2", "ab12 a! !\n\n", {10, 7, 11, 4, 8, 9}, 6},
+                 {"deepseek-llm", "ab12 a! !\n\n", {10, 2, 3, 11, 4, 8, 6, 6}, 8},
+                 {"deepseek-coder", "ab12 a! !\n\n", {10, 2, 3, 11, 4, 8, 6, 6}, 8},
+                 {"gpt-2", "ab1212!\n\n", {10, 14, 4, 9}, 4},
+                 {"kimi-k2", "ab1212!\n\n", {10, 7, 2, 3, 4, 9}, 6}};
+    struct qkv_context *ctx = *state;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct gguf_bytes b;
+        struct qkv_tokenizer *t;
+        int32_t *ids;
+        size_t count;
+        gguf_begin(&b, 3, 0, 5);
+        gguf_put_string(&b, "general.architecture", "gpt2");
+        gguf_put_string(&b, "tokenizer.ggml.model", "gpt2");
+        gguf_put_string(&b, "tokenizer.ggml.pre", cases[i].pre);
+        write_texts(&b, "tokenizer.ggml.tokens", tokens, TEST_COUNT(tokens));
+        write_texts(&b, "tokenizer.ggml.merges", merges, TEST_COUNT(merges));
+        gguf_align(&b, 32);
+        test_write_file(test_path("pattern.gguf"), b.data, b.size);
+        assert_ok(ctx, qkv_folder_tokenizer(ctx, test_path("pattern.gguf"), &t));
+        assert_ok(ctx, qkv_tokenizer_encode(ctx, t, cases[i].text, strlen(cases[i].text), true, &ids, &count));
+        if (count != cases[i].count || memcmp(ids, cases[i].ids, count * sizeof *ids) != 0)
+            fail_msg("%s: other ids, %zu of them", cases[i].pre, count);
+        qkv_free(ids);
+        qkv_tokenizer_free(t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(patterns_cut_texts_as_their_names_say, test_context, test_context_done),
         cmocka_unit_test_setup_teardown(ids_are_those_of_llama_cpp, test_context, test_context_done),
         cmocka_unit_test_setup_teardown(ids_are_those_of_the_tokenizer_that_a_file_was_made_of, test_context,
                                         test_context_done),

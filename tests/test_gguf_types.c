@@ -77,7 +77,7 @@ static void check_mix(struct qkv_model *model, const char *format, const char *n
     struct qkv_context *ctx = qkv_model_context(model);
     struct qkv_gguf_options o = qkv_gguf_defaults();
     struct qkv_gguf_notes notes = {0};
-    struct qkv_family_config config = {.gguf = true};
+    struct qkv_family_config config = {0};
     struct qkv_gguf_export e = {.ctx = ctx, .model = model, .options = &o, .notes = &notes};
     struct runs runs = {0};
     o.format = format;

@@ -137,7 +137,8 @@ enum {
     QKV_FAMILY_FLAT = 8,       /* a matrix of one row, as a vector */
     QKV_FAMILY_STACKED = 16,   /* all experts in one tensor, with a first dimension of experts */
     QKV_FAMILY_BUFFER = 32,    /* not a parameter in the family: it is frozen */
-    QKV_FAMILY_PLUS_ONE = 64   /* 1 + the numbers */
+    QKV_FAMILY_PLUS_ONE = 64,  /* 1 + the numbers */
+    QKV_FAMILY_BY_HEAD = 128   /* with a first dimension of heads; QKV_FAMILY_TRANSPOSED: each head is (in, out) */
 };
 struct qkv_family_tensor {
     /* "attn.q": of all layers, with its bias; several weights with commas. "encoder:attn.q": of that stack only.
@@ -155,18 +156,26 @@ struct qkv_family_tensor {
  * the family's table reads both. */
 struct qkv_family_gguf {
     const char *architecture; /* general.architecture */
-    const char *has;          /* a tensor that tells the family from others of the architecture; NULL: none */
-    const char *class;        /* of the config.json; NULL: ForCausalLM */
+    /* what tells the family from others of the architecture: a tensor, or a key of it with its value, "KEY=VALUE";
+     * NULL: none */
+    const char *has;
+    const char *class; /* of the config.json; NULL: ForCausalLM */
     /* the keys of the config.json, "KEY=VALUE; …". A value is JSON, or "$KEY:TRANSFORM", the value of the
      * architecture's key, "#TENSOR", the rows of a tensor, "?TENSOR", whether the file has it, "!TENSOR", whether it
      * has not, or "@scaling", rope_scaling. "VALUE|OTHER": the other value where the file does not have the key */
     const char *keys;
+    const char *only;      /* more keys of the architecture, with the only value that they may have; NULL: none */
     const char *idle;      /* more keys of the architecture without effect: patterns with spaces; NULL: none */
+    bool dense;            /* files may have dense layers behind the pooling */
     const char *unwritten; /* a key that is read, but that llama.cpp computes nothing with; NULL: none */
     /* Sets what neither keys nor tensors say; NULL: nothing. */
     bool (*finish)(json_t *config);
     /* its own tensors; the others are those of all families. NULL: none */
     const struct qkv_family_tensor *tensors;
+    /* of a family with several architectures: keys with values that a config.json must have to be written as this one
+     * (NULL: none), and the next one (NULL: none), which a config.json that does not have them is written as */
+    const char *when;
+    const struct qkv_family_gguf *next;
 };
 struct qkv_family {
     const char *type; /* model_type; several with commas */
@@ -220,7 +229,8 @@ struct qkv_family_config {
     json_t *keys;
     size_t block[2]; /* rows and columns of a block with one scale, for matrices in 8 bits; 0: none */
     bool packed;     /* experts may be in MXFP4 */
-    bool gguf;       /* the files are GGUF: tensors have the names and orders there */
+    /* the files are GGUF: the architecture, whose names and orders tensors have; NULL: they are not, or are our own */
+    const struct qkv_family_gguf *gguf;
     /* of a folder that was read: tensors that are not weights and are written again. The model's origin owns them. */
     struct qkv_array *kept; /* names and data are on the heap */
     size_t kept_count;
@@ -272,6 +282,11 @@ bool qkv_family_view(const struct qkv_family_config *config, const struct qkv_sp
                      struct qkv_family_view *view);
 /* The row of theirs that holds row r of ours. */
 size_t qkv_family_row(const struct qkv_family_view *view, size_t r);
+/* Where row r of ours, of `columns` numbers, is in theirs: the place of its first number, and the step to the next. */
+struct qkv_family_line {
+    size_t first, step;
+};
+struct qkv_family_line qkv_family_line(const struct qkv_family_view *view, size_t r, size_t columns);
 /* The shape of their tensor, from that of ours and view->total. */
 void qkv_family_shape(const struct qkv_family_view *view, const struct qkv_array *ours, const struct qkv_spec *spec,
                       struct qkv_array *theirs);
@@ -287,9 +302,10 @@ bool qkv_family_name(const struct qkv_family_config *config, const char *name, s
 struct qkv_family_array {
     struct qkv_array array; /* data NULL: not made yet */
     char *name;
-    void *memory; /* the numbers, where they are not the model's */
-    size_t first; /* 1 + the index of its first weight in the model's list; 0: it shows the model's numbers */
-    size_t shows; /* 1 + the index of the weight whose numbers it shows; 0: none */
+    void *memory;    /* the numbers, where they are not the model's */
+    size_t first;    /* 1 + the index of its first weight in the model's list; 0: it shows the model's numbers */
+    size_t shows;    /* 1 + the index of the weight whose numbers it shows; 0: none */
+    bool transposed; /* its columns are not those of its weights */
 };
 struct qkv_family_arrays {
     struct qkv_model *model;

@@ -65,12 +65,10 @@ static void array_weight(struct filled *f, struct qkv_family_array *a, size_t we
 /* Copies fp32 rows of ours to their places in theirs. */
 static void rows_copy(const struct qkv_family_view *view, const float *ours, size_t rows, size_t columns,
                       float *theirs) {
-    const bool turned = view->flags & QKV_FAMILY_TRANSPOSED;
-    theirs += view->slice * view->total * columns;
     for (size_t r = 0; r < rows; r++) {
-        const size_t at = qkv_family_row(view, r);
+        const struct qkv_family_line line = qkv_family_line(view, r, columns);
         for (size_t c = 0; c < columns; c++) /* sums of several uses */
-            theirs[turned ? c * view->total + at : at * columns + c] += ours[r * columns + c];
+            theirs[line.first + c * line.step] += ours[r * columns + c];
     }
 }
 
@@ -100,6 +98,7 @@ static enum qkv_status array_list(struct filled *f, size_t i) {
                         "%s and another weight would both be %s, which such models share, but their numbers differ",
                         ours->name, view.name);
     if (!a && !(a = array_add(f, &theirs, whole ? ours : NULL))) return QKV_MEMORY;
+    a->transposed = view.flags & QKV_FAMILY_TRANSPOSED;
     if (!whole)
         array_weight(f, a, i);
     else if (!a->shows)

@@ -1,6 +1,7 @@
 /* DeepSeek V2 (DeepSeek-AI 2024): latent attention, and experts. */
 #include <string.h>
 
+#include "family/family_gguf.h"
 #include "family/family_tables.h"
 
 static const struct qkv_family_kind kinds[] = {
@@ -45,6 +46,20 @@ static const struct qkv_family_choice choices[] = {
 
 static const struct qkv_family_layers layers = {NULL, kinds, kind_of, kinds_write, {"first_k_dense_replace"}, NULL};
 
+/* Files say the groups of experts, not how they are chosen. */
+static bool gguf_finish(json_t *config) {
+    const bool groups = json_integer_value(json_object_get(config, "n_group")) > 1;
+    return !json_object_set_new(config, "topk_method", json_string(groups ? "group_limited_greedy" : "greedy"));
+}
+
+static const struct qkv_family_gguf gguf = {
+    .architecture = "deepseek2",
+    .keys = QKV_FAMILY_GGUF_DEEPSEEK,
+    .only = "expert_gating_func=1",
+    .finish = gguf_finish,
+    .tensors = qkv_family_gguf_deepseek,
+};
+
 const struct qkv_family qkv_family_deepseek_v2 = {
     .type = "deepseek_v2",
     .architectures = "DeepseekV2ForCausalLM,DeepseekV2Model,DeepseekV2ForSequenceClassification",
@@ -66,4 +81,5 @@ const struct qkv_family qkv_family_deepseek_v2 = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

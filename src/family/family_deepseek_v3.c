@@ -1,4 +1,5 @@
 /* DeepSeek V3 and R1 (DeepSeek-AI 2024), Kimi K2: latent attention, and experts that are chosen by corrected scores. */
+#include "family/family_gguf.h"
 #include "family/family_tables.h"
 
 static const struct qkv_family_rule pairings[] = {
@@ -11,6 +12,14 @@ static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},      {"tie_word_embeddings", qkv_family_ties},
     {"class", qkv_family_decoder_classes}, {NULL, qkv_family_latent_biases},
     {"rope_interleave", pairings},         QKV_FAMILY_CHOICES_END,
+};
+
+static const struct qkv_family_gguf gguf = {
+    .architecture = "deepseek2",
+    .has = "expert_gating_func=2",
+    .keys = QKV_FAMILY_GGUF_DEEPSEEK "norm_topk_prob=$expert_weights_norm|false",
+    .only = "expert_gating_func=2",
+    .tensors = qkv_family_gguf_deepseek,
 };
 
 /* Files have one layer more, which predicts a second token; it is not read. */
@@ -37,4 +46,5 @@ const struct qkv_family qkv_family_deepseek_v3 = {
     .ignored = "model.layers.$num_hidden_layers.*",
     .prefix = "model.",
     .tied = "lm_head.weight",
+    .gguf = &gguf,
 };

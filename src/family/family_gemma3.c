@@ -36,17 +36,30 @@ static bool gguf_finish(json_t *config) {
     return qkv_family_gguf_scale(config, 62);
 }
 
+#define GGUF_KEYS                                                                                                      \
+    QKV_FAMILY_GGUF_SIZES QKV_FAMILY_GGUF_BIASES                                                                       \
+        "max_position_embeddings=$context_length; intermediate_size=$feed_forward_length; "                            \
+        "num_key_value_heads=$attention.head_count_kv|null; head_dim=$attention.key_length|null; "                     \
+        "rms_norm_eps=$attention.layer_norm_rms_epsilon; rope_theta=$rope.freq_base|1000000.0; "                       \
+        "rope_scaling=@scaling; rope_local_base_freq=$rope.freq_base_swa|10000.0; "                                    \
+        "sliding_window=$attention.sliding_window|0; "                                                                 \
+        "sliding_window_pattern=$attention.sliding_window_pattern|6; "
 static const struct qkv_family_gguf gguf = {
     .architecture = "gemma3",
-    .keys = QKV_FAMILY_GGUF_SIZES QKV_FAMILY_GGUF_BIASES
-    "max_position_embeddings=$context_length; intermediate_size=$feed_forward_length; "
-    "num_key_value_heads=$attention.head_count_kv|null; head_dim=$attention.key_length|null; "
-    "rms_norm_eps=$attention.layer_norm_rms_epsilon; rope_theta=$rope.freq_base|1000000.0; rope_scaling=@scaling; "
-    "rope_local_base_freq=$rope.freq_base_swa|10000.0; sliding_window=$attention.sliding_window|0; "
-    "sliding_window_pattern=$attention.sliding_window_pattern|6; "
-    "final_logit_softcapping=$final_logit_softcapping|null",
+    .keys = GGUF_KEYS "final_logit_softcapping=$final_logit_softcapping|null",
     .finish = gguf_finish,
     .tensors = qkv_family_gguf_gemma,
+};
+static const struct qkv_family_gguf gguf_both_ways = {
+    .architecture = "gemma-embedding",
+    .class = "Model",
+    .keys = GGUF_KEYS "use_bidirectional_attention=true",
+    .idle = "dense_?_feat_in dense_?_feat_out",
+    .dense = true,
+    .finish = gguf_finish,
+    .tensors = qkv_family_gguf_gemma,
+    .when = "use_bidirectional_attention=true",
+    .next = &gguf,
 };
 
 const struct qkv_family qkv_family_gemma3 = {
@@ -76,5 +89,5 @@ const struct qkv_family qkv_family_gemma3 = {
     .others = qkv_family_llama_tensors,
     .prefix = "model.",
     .tied = "lm_head.weight",
-    .gguf = &gguf,
+    .gguf = &gguf_both_ways,
 };

@@ -111,10 +111,13 @@ static json_t *gguf_scaling(const struct gguf *g, enum qkv_status *status) {
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* Transforms of numbers: shares of the width of a head, or of the model. */
+/* Transforms of numbers: shares of the width of a head, or of the model, and the channels of a head that are not
+ * rotated. */
 static json_t *gguf_transform(const struct gguf *g, const char *name, const json_t *value) {
     const double all = !strcmp(name, "of_head") ? gguf_head_width(g) : gguf_number(g, "embedding_length");
     if (!*name) return json_incref((json_t *)(uintptr_t)value);
+    if (!strcmp(name, "not_rotated"))
+        return json_integer((json_int_t)(json_number_value(value) - gguf_number(g, "rope.dimension_count")));
     return json_real(all > 0 ? json_number_value(value) / all : 0);
 }
 
@@ -193,10 +196,16 @@ static bool gguf_reads(const struct gguf *g, const char *key) {
 
 /* The only value that a key may have where the family's list does not read it. */
 static json_t *gguf_only(const struct gguf *g, const char *key) {
+    const char *only = g->table->only;
+    struct qkv_family_piece piece;
+    while (qkv_family_next(&only, &piece))
+        if (!strcmp(piece.key, key)) return qkv_family_constant(piece.value);
+    const bool latent = gguf_key(g, "attention.key_length_mla") != NULL; /* all heads read the same latent */
     const bool width = !strcmp(key, "attention.key_length") || !strcmp(key, "attention.value_length") ||
                        !strcmp(key, "rope.dimension_count");
     if (width) return json_real(gguf_head_width(g));
-    if (!strcmp(key, "attention.head_count_kv")) return json_real(gguf_number(g, "attention.head_count"));
+    if (!strcmp(key, "attention.head_count_kv"))
+        return json_integer(latent ? 1 : (json_int_t)gguf_number(g, "attention.head_count"));
     if (!strcmp(key, "attention.causal")) return json_boolean(!strcmp(g->family->stacks, "decoder"));
     return NULL;
 }
@@ -233,7 +242,18 @@ static enum qkv_status gguf_check_keys(const struct gguf *g) {
 
 /* ---- the family -------------------------------------------------------------------------------------------------- */
 
-/* Finds the family: one of the architecture, if possible one whose tensor the file has. */
+/* Whether the file has what tells a family from others. */
+static bool gguf_tells(const struct gguf *g, const char *has) {
+    struct qkv_family_piece piece;
+    if (!strchr(has, '=')) return gguf_has(g, has);
+    if (!qkv_family_next(&has, &piece)) return false;
+    json_t *value = qkv_family_constant(piece.value);
+    const bool same = qkv_family_same(gguf_key(g, piece.key), value);
+    json_decref(value);
+    return same;
+}
+
+/* Finds the family: one of the architecture, if possible one whose tensor or key the file has. */
 static enum qkv_status gguf_family(struct gguf *g) {
     const json_t *type = json_object_get(g->file->keys, "general.type");
     g->architecture = json_string_value(json_object_get(g->file->keys, "general.architecture"));
@@ -245,8 +265,9 @@ static enum qkv_status gguf_family(struct gguf *g) {
                         g->file->name);
     for (size_t i = 0; qkv_families[i]; i++) {
         const struct qkv_family_gguf *table = qkv_families[i]->gguf;
-        if (!table || strcmp(table->architecture, g->architecture) != 0) continue;
-        const bool has = table->has && gguf_has(g, table->has);
+        while (table && strcmp(table->architecture, g->architecture) != 0) table = table->next;
+        if (!table) continue;
+        const bool has = table->has && gguf_tells(g, table->has);
         if (table->has ? !has : g->family != NULL) continue;
         g->family = qkv_families[i];
         g->table = table;
@@ -258,10 +279,11 @@ static enum qkv_status gguf_family(struct gguf *g) {
 }
 
 enum qkv_status qkv_family_gguf_config(struct qkv_context *ctx, const struct qkv_family_gguf_file *file,
-                                       json_t **config) {
+                                       const struct qkv_family_gguf **table, json_t **config) {
     struct gguf g = {.ctx = ctx, .file = file};
     size_t n;
     *config = NULL;
+    *table = NULL;
     enum qkv_status status = gguf_family(&g);
     if (status) return status;
     const char *class = qkv_family_architecture(g.family, g.table->class ? g.table->class : "ForCausalLM", &n);
@@ -276,5 +298,12 @@ enum qkv_status qkv_family_gguf_config(struct qkv_context *ctx, const struct qkv
         json_decref(g.config);
     else
         *config = g.config;
+    *table = g.table;
     return status;
+}
+
+const struct qkv_family_gguf *qkv_family_gguf_of(const struct qkv_family_config *config) {
+    const struct qkv_family_gguf *table = config->family->gguf;
+    while (table && table->when && !qkv_family_holds(config->keys, table->when)) table = table->next;
+    return table;
 }

@@ -5,6 +5,20 @@
 
 #include "family/family.h"
 
+/* DeepSeek: sizes. Files of older writers have the sizes of heads without "_mla", and no groups of experts. */
+#define QKV_FAMILY_GGUF_DEEPSEEK                                                                                       \
+    "num_key_value_heads=$attention.head_count; " QKV_FAMILY_GGUF_SIZES QKV_FAMILY_GGUF_ROPE                           \
+    "max_position_embeddings=$context_length; intermediate_size=$feed_forward_length; "                                \
+    "rms_norm_eps=$attention.layer_norm_rms_epsilon; q_lora_rank=$attention.q_lora_rank|null; "                        \
+    "kv_lora_rank=$attention.kv_lora_rank; qk_rope_head_dim=$rope.dimension_count; "                                   \
+    "qk_nope_head_dim=$attention.key_length_mla:not_rotated|$attention.key_length:not_rotated; "                       \
+    "v_head_dim=$attention.value_length_mla|$attention.value_length; "                                                 \
+    "first_k_dense_replace=$leading_dense_block_count|0; n_routed_experts=$expert_count|null; "                        \
+    "num_experts_per_tok=$expert_used_count|null; moe_intermediate_size=$expert_feed_forward_length; "                 \
+    "n_shared_experts=$expert_shared_count|0; routed_scaling_factor=$expert_weights_scale|1.0; "                       \
+    "n_group=$expert_group_count|null; topk_group=$expert_group_used_count|null; "                                     \
+    "@blk.0.attn_kv_b.weight=?blk.0.attn_kv_b.weight; "
+
 /* A GGUF file: its short keys, and its tensors. */
 struct qkv_family_gguf_file {
     const char *name; /* for messages */
@@ -12,10 +26,12 @@ struct qkv_family_gguf_file {
     const struct qkv_array *(*find)(const void *user, const char *name); /* with numbers; NULL: there is none */
     const void *user;
 };
-/* Makes the config.json of a GGUF file, for the caller to free with json_decref. Fails with QKV_FORMAT: an architecture
- * that no family has; QKV_SPEC: a key that is missing, or that the family does not read. */
+/* Makes the config.json of a GGUF file, for the caller to free with json_decref; *table: the architecture. Fails with
+ * QKV_FORMAT: an architecture that no family has; QKV_SPEC: a key that is missing, or that the family does not read. */
 enum qkv_status qkv_family_gguf_config(struct qkv_context *ctx, const struct qkv_family_gguf_file *file,
-                                       json_t **config);
+                                       const struct qkv_family_gguf **table, json_t **config);
+/* The architecture that a config.json of a family is written as; NULL: GGUF files do not have the family. */
+const struct qkv_family_gguf *qkv_family_gguf_of(const struct qkv_family_config *config);
 /* The reverse (family_gguf_write.c): the keys of a GGUF file of a model, and tensors that no weight of the model is. */
 struct qkv_family_gguf_written {
     /* of the architecture, with its name, and general.architecture: whole numbers, reals that are floats, flags, texts,
@@ -39,6 +55,7 @@ struct qkv_family_rows {
     size_t count, columns;
     bool plus_one;                    /* the tensor has 1 + the numbers */
     struct qkv_family_place *places;  /* of each row; NULL: `array` has the numbers, or they are zeros */
+    size_t made;                      /* 1 + the index of a transposed tensor, whose numbers were made; 0: none */
     const struct qkv_weight *weights; /* of the model */
 };
 /* Begins tensor i. qkv_family_rows_free frees it, also after a failure. Fails with QKV_MEMORY. */

@@ -23,7 +23,6 @@ const struct qkv_family_tensor qkv_family_gguf_tensors[] = {
     {"attn.q_b", "blk.{N}.attn_q_b", 0, 0, NULL},
     {"attn.kv_a,attn.k_rope", "blk.{N}.attn_kv_a_mqa", 0, 0, NULL},
     {"attn.kv_a_norm", "blk.{N}.attn_kv_a_norm", 0, 0, NULL},
-    {"attn.k_b,attn.v_b", "blk.{N}.attn_kv_b", QKV_FAMILY_HEADS, 0, NULL},
     {"ffn.gate", "blk.{N}.ffn_gate", 0, 0, NULL},
     {"ffn.up", "blk.{N}.ffn_up", 0, 0, NULL},
     {"ffn.down", "blk.{N}.ffn_down", 0, 0, NULL},
@@ -41,9 +40,9 @@ const struct qkv_family_tensor qkv_family_gguf_tensors[] = {
     {"head", "output", 0, 0, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
-/* The scales of positions are keys of the config.json. */
+/* The scales of positions are keys of the config.json; layers behind a pooling are no weights of the model. */
 const char qkv_family_gguf_ignored[] = "rope_freqs.weight rope_factors_long.weight rope_factors_short.weight "
-                                       "*.attn_rot_embd *.rope_freqs.weight";
+                                       "*.attn_rot_embd *.rope_freqs.weight dense_2.weight dense_3.weight";
 
 const struct qkv_family_tensor qkv_family_gguf_pairs[] = {
     {"attn.q", "blk.{N}.attn_q", QKV_FAMILY_PAIRS, 0, NULL},
@@ -67,6 +66,14 @@ const struct qkv_family_tensor qkv_family_gguf_gemma[] = {
     {"attn.q_norm", "blk.{N}.attn_q_norm", 0, QKV_FAMILY_PLUS_ONE, NULL},
     {"attn.k_norm", "blk.{N}.attn_k_norm", 0, QKV_FAMILY_PLUS_ONE, NULL},
     {"norm", "output_norm", 0, QKV_FAMILY_PLUS_ONE, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+/* Keys and values of latents are two tensors, apart from files of older writers. */
+const struct qkv_family_tensor qkv_family_gguf_deepseek[] = {
+    {"attn.k_b,attn.v_b", "blk.{N}.attn_kv_b", QKV_FAMILY_HEADS, 0, "@blk.0.attn_kv_b.weight=true"},
+    {"attn.k_b", "blk.{N}.attn_k_b", 0, QKV_FAMILY_BY_HEAD | QKV_FAMILY_TRANSPOSED, NULL},
+    {"attn.v_b", "blk.{N}.attn_v_b", 0, QKV_FAMILY_BY_HEAD, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
 

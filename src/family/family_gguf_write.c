@@ -79,9 +79,12 @@ static json_t *config_value(const struct writing *w, const char *key) {
     return NULL;
 }
 
-/* A number that is a share of the width of a head, or of the model, as a number of channels. */
+/* A number that is a share of the width of a head, or of the model, as a number of channels; the channels of a head
+ * that are not rotated, as all of them. */
 static json_t *config_whole(const struct writing *w, const char *transform, const json_t *value) {
-    const int all = !strcmp(transform, "of_head") ? w->stack->kinds[0].attention.head_dim : w->spec->d_model;
+    const struct qkv_attention_spec *a = &w->stack->kinds[0].attention;
+    const int all = !strcmp(transform, "of_head") ? a->head_dim : w->spec->d_model;
+    if (!strcmp(transform, "not_rotated")) return json_integer(a->head_dim);
     return json_integer((json_int_t)lround(json_number_value(value) * all));
 }
 
@@ -106,6 +109,17 @@ static void list_put(struct writing *w, const struct qkv_family_piece *piece) {
     }
     key_put(w, key, json_deep_copy(value));
     json_decref(value);
+}
+
+/* Whether the model has what a key of the list is about: a scaled rotation, or experts. */
+static bool list_applies(const struct writing *w, const struct qkv_family_piece *piece, bool scaled) {
+    static const char *const of_experts[] = {"$expert_count", "$expert_used_count", "$expert_group_"};
+    bool experts = false;
+    if (!scaled && strstr(piece->value, "$rope.scaling.")) return false;
+    for (int k = 0; k < w->stack->kind_count; k++) experts = experts || w->stack->kinds[k].ffn.experts.given;
+    for (size_t i = 0; i < sizeof of_experts / sizeof *of_experts; i++)
+        if (!experts && strstr(piece->value, of_experts[i])) return false;
+    return true;
 }
 
 /* ---- rotations --------------------------------------------------------------------------------------------------- */
@@ -176,6 +190,14 @@ static enum qkv_status scaling_put(struct writing *w, const struct qkv_attention
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
+/* The sizes of latent attention as that of one head of keys and values, which all heads read. */
+static void sizes_put_latent(struct writing *w, const struct qkv_latent_spec *latent) {
+    if (!latent->rank) return;
+    key_put_size(w, "attention.head_count_kv", 1);
+    key_put_size(w, "attention.key_length", latent->rank + latent->rope_dim);
+    key_put_size(w, "attention.value_length", latent->rank);
+}
+
 /* The sizes that readers of every architecture ask about. */
 static void sizes_put(struct writing *w) {
     const struct qkv_layer_spec *kind = &w->stack->kinds[0];
@@ -187,6 +209,7 @@ static void sizes_put(struct writing *w) {
     key_put_size(w, "block_count", w->stack->layers);
     key_put_size(w, "feed_forward_length", kind->ffn.d_ff);
     key_put_size(w, "attention.head_count", a->heads);
+    sizes_put_latent(w, &a->latent);
     key_put_size(w, "attention.head_count_kv", a->kv_heads);
     if (!sums || key_has(w, "attention.key_length")) {
         key_put_size(w, "attention.key_length", a->head_dim);
@@ -275,8 +298,9 @@ static enum qkv_status written_check(const struct writing *w) {
         .name = "the file to write", .keys = w->out->keys, .find = written_find, .user = w};
     struct qkv_family_config config = {0};
     struct qkv_spec *again = qkv_allocate(w->ctx, 1, sizeof *again);
+    const struct qkv_family_gguf *table;
     json_t *root = NULL;
-    enum qkv_status status = again ? qkv_family_gguf_config(w->ctx, &file, &root) : QKV_MEMORY;
+    enum qkv_status status = again ? qkv_family_gguf_config(w->ctx, &file, &table, &root) : QKV_MEMORY;
     if (!status) status = qkv_family_read(w->ctx, file.name, root, NULL, NULL, &config, again);
     if (!status && config.family != w->family)
         status = qkv_fail(w->ctx, QKV_SPEC, "GGUF files of architecture %s mean models of type %s",
@@ -304,7 +328,7 @@ enum qkv_status qkv_family_gguf_write(const struct qkv_family_arrays *arrays, st
     struct writing w = {.arrays = arrays,
                         .ctx = arrays->model->ctx,
                         .family = config->family,
-                        .table = config->family->gguf,
+                        .table = config->gguf,
                         .config = config->keys,
                         .spec = config->whole ? config->whole : &arrays->model->spec,
                         .out = out};
@@ -315,7 +339,9 @@ enum qkv_status qkv_family_gguf_write(const struct qkv_family_arrays *arrays, st
     w.made = out->keys != NULL;
     const struct qkv_attention_spec *scaled = rotation_scaled(&w);
     for (const char *list = w.table->keys; w.made && qkv_family_next(&list, &piece);)
-        if (scaled || !strstr(piece.value, "$rope.scaling.")) list_put(&w, &piece);
+        if (list_applies(&w, &piece, scaled != NULL)) list_put(&w, &piece);
+    for (const char *only = w.table->only; w.made && qkv_family_next(&only, &piece);)
+        key_put(&w, piece.key, qkv_family_constant(piece.value));
     json_t *start =
         w.spec->encoder.layers && w.spec->decoder.layers ? config_value(&w, "decoder_start_token_id") : NULL;
     if (json_is_integer(start)) key_put(&w, "decoder_start_token_id", json_incref(start));

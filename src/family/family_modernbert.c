@@ -74,6 +74,32 @@ static const struct qkv_family_tensor tensors[] = {
 static const struct qkv_family_layers layers = {
     "layer_types", kinds, qkv_family_modernbert_kind, NULL, {"global_attn_every_n_layers"}, NULL};
 
+static bool gguf_finish(json_t *config) {
+    if (json_integer_value(json_object_get(config, "local_attention")) > 0) return true;
+    return !json_object_set_new(config, "global_attn_every_n_layers", json_integer(1)); /* no layer has a window */
+}
+
+static const struct qkv_family_tensor gguf_tensors[] = {
+    {"attn.q,attn.k,attn.v", "blk.{N}.attn_qkv", 0, 0, NULL},
+    {"ffn.gate,ffn.up", "blk.{N}.ffn_up", 0, 0, NULL},
+    {NULL, NULL, 0, 0, NULL},
+};
+
+static const struct qkv_family_gguf gguf = {
+    .architecture = "modern-bert",
+    .class = "Model",
+    .keys = "vocab_size=#token_embd.weight; hidden_size=$embedding_length; num_hidden_layers=$block_count; "
+            "num_attention_heads=$attention.head_count; intermediate_size=$feed_forward_length; "
+            "max_position_embeddings=$context_length; hidden_activation=$hidden_activation|'gelu'; "
+            "norm_eps=$attention.layer_norm_epsilon|$attention.layer_norm_rms_epsilon; "
+            "norm_bias=false; attention_bias=false; mlp_bias=false; "
+            "global_rope_theta=$rope.freq_base|160000.0; local_rope_theta=$rope.freq_base_swa|10000.0; "
+            "rope_scaling=@scaling; local_attention=$attention.sliding_window|0; "
+            "global_attn_every_n_layers=$attention.sliding_window_pattern|3",
+    .finish = gguf_finish,
+    .tensors = gguf_tensors,
+};
+
 const struct qkv_family qkv_family_modernbert = {
     .type = "modernbert",
     .architectures = "ModernBertForMaskedLM,ModernBertForSequenceClassification,ModernBertForTokenClassification,"
@@ -99,4 +125,5 @@ const struct qkv_family qkv_family_modernbert = {
     .tensors = tensors,
     .prefix = "model.",
     .tied = "decoder.weight",
+    .gguf = &gguf,
 };

@@ -1,5 +1,5 @@
 /* The rows of a tensor of a family, each where the model has it: a tensor is then written row by row, whatever joins it
- * or changes its order, without a copy of all of it. Tensors of GGUF files are not transposed. */
+ * or changes its order, without a copy of all of it. Only a tensor that is transposed is copied. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -43,6 +43,12 @@ enum qkv_status qkv_family_rows_begin(const struct qkv_family_arrays *arrays, si
     const struct qkv_array *array = &a->array;
     const size_t all = qkv_array_elements(array), last = array->rank ? array->shape[array->rank - 1] : 1;
     *rows = (struct qkv_family_rows){.arrays = arrays, .array = array, .weights = arrays->model->weights.list};
+    if (a->transposed) {
+        rows->made = i + 1;
+        rows->columns = last;
+        rows->count = last ? all / last : 0;
+        return qkv_family_array_make(arrays, i);
+    }
     rows->columns = a->first ? columns_of_weight(&rows->weights[a->first - 1]) : last;
     rows->count = rows->columns ? all / rows->columns : 0;
     if (!a->first) return QKV_OK;
@@ -75,6 +81,7 @@ enum qkv_dtype qkv_family_rows_dtype(const struct qkv_family_rows *rows) {
 }
 
 void qkv_family_rows_free(struct qkv_family_rows *rows) {
+    if (rows->made) qkv_family_array_drop(rows->arrays, rows->made - 1);
     free(rows->places);
     *rows = (struct qkv_family_rows){0};
 }

@@ -47,7 +47,7 @@ extern const struct qkv_family_rule qkv_family_decoder_classes[];
  * model with `largest` layers. Returns false without memory. */
 bool qkv_family_gguf_scale(json_t *config, int largest);
 extern const struct qkv_family_tensor qkv_family_gguf_pairs[], qkv_family_gguf_joined[], qkv_family_gguf_gemma[],
-    qkv_family_gguf_output_norms[];
+    qkv_family_gguf_output_norms[], qkv_family_gguf_deepseek[];
 /* T5: sizes; qkv_family_gguf_t5_finish sets feed_forward_proj by whether there are gates. */
 #define QKV_FAMILY_GGUF_T5                                                                                             \
     "vocab_size=#token_embd.weight; d_model=$embedding_length; num_layers=$block_count; "                              \

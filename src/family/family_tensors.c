@@ -133,7 +133,8 @@ static bool table_has(const struct qkv_family_tensor *row, const struct qkv_fami
                                          : layer                                    ? &layer->attention
                                                                                     : NULL;
     for (; row && row->ours; row++) {
-        *view = (struct qkv_family_view){.order = row->order, .flags = row->flags, .rows = rows, .slices = 1};
+        *view =
+            (struct qkv_family_view){.order = row->order, .flags = row->flags, .rows = rows, .heads = 1, .slices = 1};
         if (!row_has(row, name, a, rows, view)) continue;
         if (row->when && !qkv_family_holds(config->keys, row->when)) continue;
         if (name->bias) view->flags &= ~(unsigned)QKV_FAMILY_TRANSPOSED;
@@ -189,7 +190,7 @@ bool qkv_family_view(const struct qkv_family_config *config, const struct qkv_sp
                      struct qkv_family_view *view) {
     const struct name name = name_read(ours);
     if (config->gguf)
-        return table_has(config->family->gguf->tensors, config, spec, &name, rows, view) ||
+        return table_has(config->gguf->tensors, config, spec, &name, rows, view) ||
                table_has(qkv_family_gguf_tensors, config, spec, &name, rows, view);
     const bool found = table_has(config->family->tensors, config, spec, &name, rows, view) ||
                        table_has(config->family->others, config, spec, &name, rows, view);
@@ -220,22 +221,31 @@ size_t qkv_family_row(const struct qkv_family_view *v, size_t r) {
     return (head * (each + 2) + each + v->part - 1) * D + i;
 }
 
+struct qkv_family_line qkv_family_line(const struct qkv_family_view *v, size_t r, size_t columns) {
+    const size_t start = v->slice * v->total * columns, at = qkv_family_row(v, r);
+    const size_t each = v->flags & QKV_FAMILY_BY_HEAD ? v->total / v->heads : v->total; /* transposed together */
+    if (!(v->flags & QKV_FAMILY_TRANSPOSED)) return (struct qkv_family_line){start + at * columns, 1};
+    return (struct qkv_family_line){start + at / each * each * columns + at % each, each};
+}
+
 void qkv_family_shape(const struct qkv_family_view *v, const struct qkv_array *ours, const struct qkv_spec *spec,
                       struct qkv_array *theirs) {
     const struct qkv_input_spec *input = spec->encoder.layers ? &spec->encoder.embed.input : &spec->decoder.embed.input;
     const bool stacked = v->flags & QKV_FAMILY_STACKED, turned = v->flags & QKV_FAMILY_TRANSPOSED;
-    const size_t lead = stacked || v->flags & QKV_FAMILY_LEADING;
+    const bool heads = v->flags & QKV_FAMILY_BY_HEAD;
+    const size_t lead = stacked || heads || v->flags & QKV_FAMILY_LEADING;
+    const size_t rows = heads ? v->total / v->heads : v->total;
     *theirs = (struct qkv_array){.name = v->name, .dtype = QKV_F32, .rank = ours->rank + (int)lead};
     if (v->flags & QKV_FAMILY_FLAT) {
         theirs->rank = 1;
         theirs->shape[0] = ours->shape[1];
         return;
     }
-    if (lead) theirs->shape[0] = stacked ? v->slices : 1;
-    for (int i = 0; i < ours->rank; i++) theirs->shape[lead + (size_t)i] = i ? ours->shape[i] : v->total;
+    if (lead) theirs->shape[0] = stacked ? v->slices : heads ? v->heads : 1;
+    for (int i = 0; i < ours->rank; i++) theirs->shape[lead + (size_t)i] = i ? ours->shape[i] : rows;
     if (turned) {
         theirs->shape[lead] = ours->shape[1];
-        theirs->shape[lead + 1] = v->total;
+        theirs->shape[lead + 1] = rows;
     }
     if (v->flags & QKV_FAMILY_PATCHES && ours->rank == 2) {
         theirs->rank = 4;

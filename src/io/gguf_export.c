@@ -7,6 +7,7 @@
 #include "base/sized_options.h"
 #include "io/generation.h"
 #include "io/io.h"
+#include "io/pooling.h"
 #include "model/spec.h"
 #include "text/text.h"
 
@@ -39,15 +40,27 @@ static const struct qkv_family *family_of_type(const char *type) {
 static enum qkv_status export_take(struct qkv_gguf_export *e, const struct qkv_family_config *config) {
     char name[64];
     e->config = *config;
-    e->config.gguf = true;
+    e->config.gguf = qkv_family_gguf_of(config);
     family_name(config->family, name);
     enum qkv_status status =
-        config->family->gguf
-            ? qkv_family_arrays(e->model, &e->config, false, &e->arrays)
-            : qkv_fail(e->ctx, QKV_SPEC, "GGUF files have no architecture for models of type %s", name);
+        e->config.gguf ? qkv_family_arrays(e->model, &e->config, false, &e->arrays)
+                       : qkv_fail(e->ctx, QKV_SPEC, "GGUF files have no architecture for models of type %s", name);
     if (!status) status = qkv_family_gguf_write(&e->arrays, &e->written);
     if (status) export_drop_family(e);
     return status;
+}
+
+/* The keys of a configuration without "@NAME", the tensors of the files that it was read from; NULL: no memory. */
+static json_t *keys_of_config(const json_t *keys) {
+    json_t *copy = json_object(), *value;
+    const char *key;
+    json_object_foreach((json_t *)(uintptr_t)keys, key, value) {
+        if (copy && *key != '@' && json_object_set(copy, key, value)) {
+            json_decref(copy);
+            copy = NULL;
+        }
+    }
+    return copy;
 }
 
 /* Takes a family: the model's own configuration if it has the same type, else one that the family makes of the spec. */
@@ -57,7 +70,8 @@ static enum qkv_status export_try(struct qkv_gguf_export *e, const struct qkv_fa
     char name[64];
     family_name(family, name);
     if (own && qkv_family_has_type(own->family, name))
-        config = (struct qkv_family_config){.family = own->family, .keys = json_incref(own->keys)};
+        config = (struct qkv_family_config){.family = own->family, .keys = keys_of_config(own->keys)};
+    if (config.family && !config.keys) return qkv_fail_memory(e->ctx, 0, "the keys of a file");
     enum qkv_status status = config.family ? QKV_OK : qkv_family_write(e->ctx, name, NULL, &e->model->spec, &config);
     return status ? status : export_take(e, &config);
 }
@@ -94,7 +108,7 @@ static enum qkv_status export_find(struct qkv_gguf_export *e, bool *found) {
         if (!*found || !own) continue;
         family_name(own->family, name);
         return qkv_gguf_note(e->ctx, e->notes, "the file is of architecture %s, not of the model's family %s: %s",
-                             e->config.family->gguf->architecture, name, why);
+                             e->config.gguf->architecture, name, why);
     }
     if (!status && !*found && !own) {
         status = export_nearest(e);
@@ -108,7 +122,7 @@ static enum qkv_status export_find(struct qkv_gguf_export *e, bool *found) {
 }
 
 static enum qkv_status export_own(struct qkv_gguf_export *e) {
-    e->config = (struct qkv_family_config){.gguf = true};
+    e->config = (struct qkv_family_config){0};
     return qkv_family_arrays_own(e->model, &e->config, &e->arrays);
 }
 
@@ -122,7 +136,7 @@ static enum qkv_status export_family(struct qkv_gguf_export *e) {
 }
 
 static const char *export_architecture(const struct qkv_gguf_export *e) {
-    return e->config.family ? e->config.family->gguf->architecture : QKV_GGUF_OWN;
+    return e->config.gguf ? e->config.gguf->architecture : QKV_GGUF_OWN;
 }
 
 /* ---- what the file does not have --------------------------------------------------------------------------------- */
@@ -198,6 +212,40 @@ static void export_put_family(struct qkv_gguf_export *e) {
     json_object_foreach(e->written.keys, key, value) qkv_gguf_put_json(&e->writer, key, value);
 }
 
+/* The dense layers behind the pooling that the file has: none where its architecture cannot say all of them. */
+static size_t export_dense(const struct qkv_gguf_export *e) {
+    const struct qkv_model_pooling *p = &e->model->pooling;
+    const size_t width = (size_t)e->model->spec.d_model, n = p->given ? p->dense_count : 0;
+    if (!n || n > QKV_GGUF_DENSE || !e->config.gguf || !e->config.gguf->dense) return 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct qkv_model_dense *d = &p->dense[i];
+        if (d->activation != -1 || d->bias || d->residual || d->normalize || !d->weight) return 0;
+    }
+    return n < QKV_GGUF_DENSE || p->dense[n - 1].out == width ? n : 0;
+}
+
+static void export_put_dense(struct qkv_gguf_export *e) {
+    for (size_t i = 0; i < export_dense(e); i++) {
+        const struct qkv_model_dense *d = &e->model->pooling.dense[i];
+        char key[96];
+        snprintf(key, sizeof key, "%.64s.dense_%zu_feat_in", export_architecture(e), i + 2);
+        qkv_gguf_put_u32(&e->writer, key, (uint32_t)d->in);
+        snprintf(key, sizeof key, "%.64s.dense_%zu_feat_out", export_architecture(e), i + 2);
+        qkv_gguf_put_u32(&e->writer, key, (uint32_t)d->out);
+    }
+}
+
+/* A dense layer as a tensor of the file. */
+static struct qkv_array dense_tensor(const struct qkv_gguf_export *e, size_t i) {
+    const struct qkv_model_dense *d = &e->model->pooling.dense[i];
+    return (struct qkv_array){.name = qkv_gguf_dense[i],
+                              .dtype = QKV_F32,
+                              .rank = 2,
+                              .shape = {d->out, d->in},
+                              .data = d->weight,
+                              .bytes = d->out * d->in * sizeof *d->weight};
+}
+
 /* Puts the pooling where the file can say it. */
 static enum qkv_status export_put_pooling(struct qkv_gguf_export *e) {
     const struct qkv_model_pooling *p = &e->model->pooling;
@@ -205,7 +253,9 @@ static enum qkv_status export_put_pooling(struct qkv_gguf_export *e) {
     char key[96];
     snprintf(key, sizeof key, "%.64s.pooling_type", export_architecture(e));
     if (type) qkv_gguf_put_u32(&e->writer, key, (uint32_t)type);
-    const bool all = type && p->normalize && !p->without_prompt && !p->dense_count && !p->prompt_count &&
+    if (type) export_put_dense(e);
+    const bool dense = export_dense(e) == p->dense_count;
+    const bool all = type && p->normalize && !p->without_prompt && dense && !p->prompt_count &&
                      (!p->most || p->most >= (size_t)e->model->spec.context);
     if (!p->given || all) return QKV_OK;
     return qkv_gguf_note(e->ctx, e->notes,
@@ -237,8 +287,19 @@ static enum qkv_status export_write(struct qkv_gguf_export *e) {
     enum qkv_status status = export_put_keys(e);
     for (size_t i = 0; i < e->arrays.count; i++) qkv_gguf_put_tensor(&e->writer, &e->tensors[i].array);
     for (size_t i = 0; i < e->written.factor_count; i++) qkv_gguf_put_tensor(&e->writer, &e->written.factors[i]);
+    const size_t dense = export_dense(e);
+    struct qkv_array layer;
+    for (size_t i = 0; i < dense; i++) {
+        layer = dense_tensor(e, i);
+        qkv_gguf_put_tensor(&e->writer, &layer);
+    }
     if (!status) status = qkv_gguf_begin_data(&e->writer);
     if (!status) status = qkv_gguf_write_rows(e);
+    for (size_t i = 0; i < dense && !status; i++) {
+        layer = dense_tensor(e, i);
+        status = qkv_gguf_write_data(&e->writer, layer.data, layer.bytes);
+        if (!status) status = qkv_gguf_end_tensor(&e->writer);
+    }
     return status ? status : qkv_gguf_commit(&e->writer);
 }
 

@@ -51,7 +51,7 @@ struct qkv_gguf_tensor {
     struct qkv_array array;
     const float *importance; /* of its columns, slice by slice; NULL: none */
     float *measured;         /* the same, owned, if it was measured; NULL: it was not */
-    size_t slices;           /* experts of a tensor that stacks them; else 1 */
+    size_t slices;           /* experts or heads of a tensor that stacks them; else 1 */
 };
 /* The export of a model. */
 struct qkv_gguf_export {

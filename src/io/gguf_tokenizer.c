@@ -8,6 +8,7 @@
 #include "io/chat_templates.h"
 #include "io/gguf_vocab.h"
 #include "text/text.h"
+#include "text/tiktoken.h"
 
 #define SPACE_MARK "\xe2\x96\x81" /* U+2581 stands for a space */
 
@@ -28,11 +29,22 @@
 #define DEEPSEEK_3                                                                                                     \
     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"               \
     " ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define GPT_2 qkv_pattern_gpt2
+/* Letters of scripts with two cases. */
+#define CASED                                                                                                          \
+    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-Ρ"                                             \
+    "Σ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕ"                       \
+    "ἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴ"                 \
+    "ῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳ"       \
+    "Ꙁ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲"       \
+    "𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+#define DEEPSEEK_LETTERS "\\s?[" CASED "]+"
+#define DEEPSEEK_MARKS   "\\s?[!-/:-~！-／：-～‘-‟　-。]+"
+#define DEEPSEEK_HAN     "[一-龥ࠀ-一가-퟿]+"
+#define GPT_2            qkv_pattern_gpt2
 
 /* Names of tokenizer.ggml.pre, with spaces, and the patterns that cut a text one after the other. */
 static const struct {
-    const char *names, *patterns[4];
+    const char *names, *patterns[QKV_VOCAB_PATTERNS];
     bool whole;  /* a piece that is a token is not merged */
     bool begins; /* a text begins with the bos token unless add_bos_token says otherwise */
     bool nfc;
@@ -54,17 +66,24 @@ static const struct {
     {"tekken", {TEKKEN}, true, true, false},
     {"gpt-4o llama4", {GPT_4O}, false, false, false},
     {"deepseek-v3 deepseek-r1", {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK_3}, false, false, false},
+    {"deepseek-llm",
+     {"[\r\n]", DEEPSEEK_LETTERS, DEEPSEEK_MARKS, "\\s+$", DEEPSEEK_HAN, "\\p{N}"},
+     false,
+     false,
+     false},
+    {"kimi-k2", {qkv_pattern_kimi}, true, false, false},
+    {"deepseek-coder", {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", DEEPSEEK_HAN, "\\p{N}"}, false, false, false},
     {"default", {PUNCTUATION, GPT_2, "\\p{N}+", "[0-9][0-9][0-9]"}, false, false, false},
 };
 
 bool qkv_vocab_pre(const char *const *patterns, size_t count, bool whole, bool nfc, char name[QKV_VOCAB_PRE]) {
     for (size_t i = 0; i < sizeof pres / sizeof *pres; i++) {
         bool same = pres[i].whole == whole && pres[i].nfc == nfc;
-        for (size_t k = 0; k < 4 && same; k++) {
+        for (size_t k = 0; k < QKV_VOCAB_PATTERNS && same; k++) {
             const char *pattern = k < count ? patterns[k] : NULL;
             same = !pres[i].patterns[k] == !pattern && (!pattern || !strcmp(pres[i].patterns[k], pattern));
         }
-        if (!same || count > 4) continue;
+        if (!same || count > QKV_VOCAB_PATTERNS) continue;
         snprintf(name, QKV_VOCAB_PRE, "%.*s", (int)strcspn(pres[i].names, " "), pres[i].names);
         return true;
     }
@@ -82,14 +101,15 @@ static json_t *bytes_link(bool regex) {
 }
 
 /* GPT-2's pattern alone is that of ByteLevel itself. */
-static json_t *pattern_links(const char *const patterns[4]) {
+static json_t *pattern_links(const char *const patterns[QKV_VOCAB_PATTERNS]) {
     const bool usual = patterns[0] == GPT_2 && !patterns[1];
     json_t *list = json_array();
     if (usual) {
         json_decref(list);
         return bytes_link(true);
     }
-    for (size_t i = 0; i < 4 && patterns[i] && list; i++) json_array_append_new(list, pattern_split(patterns[i]));
+    for (size_t i = 0; i < QKV_VOCAB_PATTERNS && patterns[i] && list; i++)
+        json_array_append_new(list, pattern_split(patterns[i]));
     json_array_append_new(list, bytes_link(false));
     return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", list);
 }

@@ -276,7 +276,7 @@ static struct choice choice_make(const struct qkv_gguf_export *e, int mix, const
                        .columns = array->shape[array->rank - 1],
                        .shared = kind->attention.heads / (kind->attention.kv_heads ? kind->attention.kv_heads : 1),
                        .tied = !model_has_head(e),
-                       .stacked = array->rank == 3,
+                       .stacked = w->expert >= 0,
                        .falcon = !strncmp(type, "falcon", 6)};
     for (int k = 0; k < stack->kind_count; k++)
         if (stack->kinds[k].ffn.experts.given) c.experts = stack->kinds[k].ffn.experts.count;

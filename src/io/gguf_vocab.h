@@ -36,7 +36,7 @@ extern const char *const qkv_vocab_end_keys[QKV_VOCAB_ENDS];
 
 /* The name tokenizer.ggml.pre of patterns that cut a text one after the other; whole: a piece that is a token is not
  * merged; nfc: after the normal form C. Returns false: they have none. (gguf_tokenizer.c) */
-enum { QKV_VOCAB_PRE = 32 };
+enum { QKV_VOCAB_PRE = 32, QKV_VOCAB_PATTERNS = 6 };
 bool qkv_vocab_pre(const char *const *patterns, size_t count, bool whole, bool nfc, char name[QKV_VOCAB_PRE]);
 
 /* Reads the tokens. Fails with QKV_FORMAT where the file has none. */

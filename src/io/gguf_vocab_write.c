@@ -46,8 +46,6 @@ static void vocab_mark_unknown(const struct qkv_vocab_writing *v) {
 
 /* ---- byte-level BPE ---------------------------------------------------------------------------------------------- */
 
-enum { PATTERNS_MAX = 4 };
-
 /* The pattern of a link that cuts a text; NULL: it is none that files can name. */
 static const char *link_pattern(const json_t *link) {
     if (qkv_link_is(link, "Digits") && qkv_link_flag(link, "individual_digits", false)) return "\\p{N}";
@@ -57,7 +55,7 @@ static const char *link_pattern(const json_t *link) {
 }
 
 /* Collects the patterns that come before and in ByteLevel. Returns false where the step is no such list. */
-static bool bpe_patterns(const struct qkv_vocab_writing *v, const char *patterns[PATTERNS_MAX], size_t *count) {
+static bool bpe_patterns(const struct qkv_vocab_writing *v, const char *patterns[QKV_VOCAB_PATTERNS], size_t *count) {
     const json_t *step = json_object_get(v->root, "pre_tokenizer"), *link;
     bool bytes = false;
     *count = 0;
@@ -67,7 +65,7 @@ static bool bpe_patterns(const struct qkv_vocab_writing *v, const char *patterns
         if (bytes || !pattern || (last && qkv_link_flag(link, "add_prefix_space", true))) return false;
         bytes = last;
         if (last && !qkv_link_flag(link, "use_regex", true)) continue;
-        if (*count == PATTERNS_MAX) return false;
+        if (*count == QKV_VOCAB_PATTERNS) return false;
         patterns[(*count)++] = pattern;
     }
     return bytes;
@@ -76,7 +74,7 @@ static bool bpe_patterns(const struct qkv_vocab_writing *v, const char *patterns
 enum qkv_status qkv_vocab_put_bpe(struct qkv_vocab_writing *v) {
     const json_t *normalizer = json_object_get(v->root, "normalizer"), *merges = json_object_get(v->model, "merges");
     const json_t *form = qkv_link_at(normalizer, "normalizers", 0);
-    const char *patterns[PATTERNS_MAX];
+    const char *patterns[QKV_VOCAB_PATTERNS];
     char pre[QKV_VOCAB_PRE];
     size_t count;
     bool known = bpe_patterns(v, patterns, &count) && (!form || qkv_link_is(form, "NFC")) &&

@@ -73,11 +73,12 @@ static void importance_means(float *means, const struct qkv_input_sums *sums, si
 static enum qkv_status importance_measured(struct qkv_gguf_export *e, size_t i, size_t columns) {
     const struct qkv_weight *list = e->model->weights.list;
     struct qkv_gguf_tensor *t = &e->tensors[i];
+    if (e->arrays.list[i].transposed) return QKV_OK; /* its columns are outputs of products */
     for (size_t at = 0; (at = qkv_family_array_weight(&e->arrays, i, at));) {
         const struct qkv_weight *w = &list[at - 1];
         const struct qkv_input_sums *sums = qkv_inputs_of(e->options->importance->inputs, w);
-        const size_t slice = t->slices > 1 && w->expert > 0 ? (size_t)w->expert : 0;
-        size_t count;
+        size_t slice = t->slices > 1 && w->expert > 0 ? (size_t)w->expert : 0, count;
+        const size_t last = w->expert < 0 ? t->slices : slice + 1; /* the slices are experts, or heads of one product */
         if (!sums->squares || w->columns != columns || slice >= t->slices) continue;
         if (!qkv_multiply(t->slices, columns, &count)) return qkv_fail_memory(e->ctx, 0, "the importance of columns");
         if (!t->measured) {
@@ -85,7 +86,7 @@ static enum qkv_status importance_measured(struct qkv_gguf_export *e, size_t i, 
             if (!t->measured) return QKV_MEMORY;
             for (size_t k = 0; k < count; k++) t->measured[k] = 1;
         }
-        importance_means(t->measured + slice * columns, sums, columns);
+        for (; slice < last; slice++) importance_means(t->measured + slice * columns, sums, columns);
     }
     return QKV_OK;
 }

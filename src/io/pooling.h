@@ -22,6 +22,9 @@ enum qkv_status qkv_pooling_refuse(const struct qkv_pooling_file *f, const char 
 /* Dense layers (dense.c), each in a folder inside the folder. */
 enum { QKV_DENSE_MAX = 4 };
 extern const char *const qkv_dense_folders[QKV_DENSE_MAX];
+/* Their tensors in GGUF files (published_gguf.c). */
+enum { QKV_GGUF_DENSE = 2 };
+extern const char *const qkv_gguf_dense[QKV_GGUF_DENSE];
 /* Opens a layer; dense->in is set by the caller. Refuses a path that is NULL or does not name a folder. The caller
  * frees the layer with qkv_model_pooling_free, also after a failure. qkv_dense_fill reads its numbers. */
 enum qkv_status qkv_dense_read(struct qkv_context *ctx, const char *folder, const char *path,

@@ -6,6 +6,7 @@
 #include "family/family_gguf.h"
 #include "io/gguf_own.h"
 #include "io/io.h"
+#include "io/pooling.h"
 #include "io/published_files.h"
 #include "io/safetensors.h"
 #include "text/text.h"
@@ -90,6 +91,7 @@ static const struct qkv_array *find_tensor(const void *published, const char *na
 }
 
 enum qkv_status qkv_published_open_gguf(struct qkv_published *p, struct qkv_spec *spec) {
+    const struct qkv_family_gguf *table = NULL;
     json_t *root = NULL;
     enum qkv_status status = open_parts(p, &p->gguf);
     p->own = !status && qkv_gguf_is_own(p->gguf);
@@ -97,10 +99,10 @@ enum qkv_status qkv_published_open_gguf(struct qkv_published *p, struct qkv_spec
     if (!status) status = qkv_gguf_json(p->gguf, &p->keys);
     if (!status) {
         const struct qkv_family_gguf_file file = {.name = p->folder, .keys = p->keys, .find = find_tensor, .user = p};
-        status = qkv_family_gguf_config(p->ctx, &file, &root);
+        status = qkv_family_gguf_config(p->ctx, &file, &table, &root);
     }
     if (!status) status = qkv_family_read(p->ctx, p->folder, root, NULL, NULL, &p->config, spec);
-    p->config.gguf = true;
+    p->config.gguf = table;
     p->asker = "its metadata";
     json_decref(root);
     return status;
@@ -132,10 +134,39 @@ void qkv_gguf_set_pooling(struct qkv_model_pooling *pooling, double type) {
     *pooling = (struct qkv_model_pooling){.given = true, .pool = gguf_pools[(int)type], .normalize = true};
 }
 
-enum qkv_status qkv_published_pooling(const struct qkv_published *p, struct qkv_model_pooling *pooling) {
-    char key[160];
+/* A whole number of the architecture; 0: there is none. */
+static json_int_t architecture_number(const struct qkv_published *p, const char *key) {
+    char whole[160];
     const char *architecture = json_string_value(json_object_get(p->keys, "general.architecture"));
-    snprintf(key, sizeof key, "%s.pooling_type", architecture ? architecture : "");
-    qkv_gguf_set_pooling(pooling, (double)json_integer_value(json_object_get(p->keys, key)));
-    return QKV_OK;
+    snprintf(whole, sizeof whole, "%.100s.%.50s", architecture ? architecture : "", key);
+    return json_integer_value(json_object_get(p->keys, whole));
+}
+
+const char *const qkv_gguf_dense[QKV_GGUF_DENSE] = {"dense_2.weight", "dense_3.weight"};
+
+/* Reads a dense layer behind the pooling. */
+static enum qkv_status read_dense(const struct qkv_published *p, const struct qkv_array *array, size_t file,
+                                  struct qkv_model_pooling *pooling) {
+    const size_t n = pooling->dense_count;
+    const size_t width = n ? pooling->dense[n - 1].out : (size_t)architecture_number(p, "embedding_length");
+    if (!pooling->given || array->rank != 2 || array->shape[1] != width || array->shape[0] < 1)
+        return qkv_fail(p->ctx, QKV_FORMAT, "%s: %s is no matrix of rows of %zu numbers behind a pooling",
+                        p->files[file].path, array->name, width);
+    if (!pooling->dense) pooling->dense = qkv_allocate(p->ctx, QKV_DENSE_MAX, sizeof *pooling->dense);
+    if (!pooling->dense) return QKV_MEMORY;
+    struct qkv_model_dense *d = &pooling->dense[pooling->dense_count++];
+    *d = (struct qkv_model_dense){.in = width, .out = array->shape[0], .activation = -1};
+    d->weight = qkv_allocate(p->ctx, qkv_array_elements(array), sizeof *d->weight);
+    return d->weight ? qkv_tensors_floats(p->files[file].tensors, array, d->weight) : QKV_MEMORY;
+}
+
+enum qkv_status qkv_published_pooling(const struct qkv_published *p, struct qkv_model_pooling *pooling) {
+    enum qkv_status status = QKV_OK;
+    qkv_gguf_set_pooling(pooling, (double)architecture_number(p, "pooling_type"));
+    for (size_t i = 0; i < QKV_GGUF_DENSE && !status; i++) {
+        size_t file;
+        const struct qkv_array *array = p->keys ? qkv_published_exactly(p, qkv_gguf_dense[i], &file) : NULL;
+        if (array) status = read_dense(p, array, file, pooling);
+    }
+    return status;
 }

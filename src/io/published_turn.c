@@ -15,11 +15,15 @@ size_t *qkv_published_places(struct qkv_context *ctx, const struct qkv_family_vi
 
 enum qkv_status qkv_published_repack(struct qkv_context *ctx, const struct qkv_family_view *view, const void *theirs,
                                      size_t rows, size_t columns, size_t width, void *ours) {
-    size_t *places = qkv_published_places(ctx, view, rows);
-    if (!places) return QKV_MEMORY;
-    enum qkv_status status =
-        QKV_STEP(ctx, repack, .ours = ours, .theirs = theirs, .places = places, .rows = rows, .columns = columns,
-                 .width = width, .total = view->total, .transposed = view->flags & QKV_FAMILY_TRANSPOSED);
+    /* Each head that is transposed for itself is a matrix, whose rows have the same places. */
+    const bool transposed = view->flags & QKV_FAMILY_TRANSPOSED;
+    const size_t parts = transposed && view->flags & QKV_FAMILY_BY_HEAD ? view->heads : 1, each = rows / parts;
+    size_t *places = qkv_published_places(ctx, view, each);
+    enum qkv_status status = places ? QKV_OK : QKV_MEMORY;
+    for (size_t i = 0; i < parts && !status; i++)
+        status = QKV_STEP(ctx, repack, .ours = (char *)ours + i * each * columns * width,
+                          .theirs = (const char *)theirs + i * each * columns * width, .places = places, .rows = each,
+                          .columns = columns, .width = width, .total = view->total / parts, .transposed = transposed);
     free(places);
     return status;
 }

@@ -19,6 +19,7 @@ struct qkv_tiktoken_family {
     int first, last;      /* their numbers; first −1: a number is the id */
     const char *before;   /* tokens that begin a text, with spaces between them; NULL: none */
 };
+extern const char qkv_pattern_kimi[]; /* of Kimi K2, which files name otherwise than by ranks */
 /* The family of a model's type, of a file's name, or of ranks of that number; NULL: not known. type and file may be
  * NULL. */
 const struct qkv_tiktoken_family *qkv_tiktoken_find(const char *type, const char *file, size_t count);

@@ -14,9 +14,10 @@
 #define UPPER   "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"
 #define LOWER   "\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}"
 #define NO_HAN  "&&[^\\p{Han}]"
-#define KIMI                                                                                                           \
-    "[\\p{Han}]+|" BEFORE "[" UPPER NO_HAN "]*[" LOWER NO_HAN "]+" SHORT "?|" BEFORE "[" UPPER NO_HAN                  \
-    "]+[" LOWER NO_HAN "]*" SHORT "?|\\p{N}{1,3}|" SPACES
+
+const char qkv_pattern_kimi[] = "[\\p{Han}]+|" BEFORE "[" UPPER NO_HAN "]*[" LOWER NO_HAN "]+" SHORT "?|" BEFORE
+                                "[" UPPER NO_HAN "]+[" LOWER NO_HAN "]*" SHORT "?|\\p{N}{1,3}|" SPACES;
+
 #define GPT_4O                                                                                                         \
     BEFORE "[" UPPER "]*[" LOWER "]+" SHORT "?|" BEFORE "[" UPPER "]+[" LOWER "]*" SHORT                               \
            "?|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -42,7 +43,7 @@ static const struct qkv_tiktoken_family families[] = {
      .types = "kimi_k2 kimi kimi_k25 kimi_vl kimi_linear",
      .files = "tiktoken.model",
      .count = 163584,
-     .pattern = KIMI,
+     .pattern = qkv_pattern_kimi,
      .specials = "[BOS] [EOS]",
      .numbered = "<|reserved_token_",
      .first = -1,

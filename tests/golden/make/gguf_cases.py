@@ -1,4 +1,4 @@
-"""GGUF files of published folders: python gguf_cases.py [--usual] [--split] OUT_DIR FOLDER...
+"""GGUF files of published folders: python gguf_cases.py [--usual] [--split] [--convert LLAMA_CPP] OUT_DIR FOLDER...
 
 Writes OUT_DIR/NAME.gguf for each folder NAME of tests/golden/hf, hf_random or others with config.json and model.safetensors, and
 NAME.safetensors with token ids (in.ids) and the scores that llama.cpp (llama_cpp) gives for them (out.logits). Names of
@@ -7,10 +7,13 @@ stacked experts) is written here from the description in ggml-org/llama.cpp, and
 of the scores to those of the folder's case.safetensors is printed. A folder whose settings GGUF files cannot say is left out, with the
 reason; with --usual such settings first become those that files mean (the difference then says nothing), and the file is
 NAME_usual.gguf. --split writes several files of eight tensors, and no scores. Needs Python 3, numpy, gguf, llama_cpp.
+--convert: the folder's family is one that CONVERTED names, and the file is written by the converter in LLAMA_CPP, a folder with the source
+of llama.cpp (its folder conversion), without a tokenizer; needs torch and transformers too.
 
 Made so, in tests/golden/make: python gguf_cases.py ../gguf ../hf_random/{llama_11_004,gemma_11_004,mpt_11_004,bloom_11_002}, cohere of
-../shared/golden/hf, ../hf/{olmo,arcee,stablelm,granitemoe,glm4,seed_oss,exaone4_full,gpt_bigcode,nomic_bert_model}; with --usual the others; and --split ../gguf/split ../hf_random/llama_11_004."""
-import glob, json, os, struct, sys
+../shared/golden/hf, ../hf/{olmo,arcee,stablelm,granitemoe,glm4,seed_oss,exaone4_full,gpt_bigcode,nomic_bert_model}; with --usual the others;
+--split ../gguf/split ../hf_random/llama_11_004; and --convert LLAMA_CPP ../gguf ../hf/{deepseek_v2_lite,deepseek_v2_yarn,deepseek_v3_yarn}."""
+import glob, importlib, json, os, pathlib, shutil, struct, sys, tempfile
 import numpy as np, gguf
 import st
 
@@ -18,12 +21,12 @@ ARCH = {'llama': 'LLAMA', 'mixtral': 'LLAMA', 'qwen2': 'QWEN2', 'qwen3': 'QWEN3'
         'smollm3': 'SMOLLM3', 'granite': 'GRANITE', 'phi3': 'PHI3', 'gemma': 'GEMMA', 'gemma2': 'GEMMA2', 'gemma3_text': 'GEMMA3',
         'olmo2': 'OLMO2', 'olmoe': 'OLMOE', 'cohere': 'COMMAND_R', 'starcoder2': 'STARCODER2', 'phi': 'PHI2', 'gpt2': 'GPT2',
         'gpt_neox': 'GPTNEOX', 'bloom': 'BLOOM', 'mpt': 'MPT', 'falcon': 'FALCON', 'gpt_oss': 'GPT_OSS', 'bert': 'BERT',
-        'deepseek_v2': 'DEEPSEEK2', 't5': 'T5', 'olmo': 'OLMO', 'arcee': 'ARCEE', 'stablelm': 'STABLELM', 'granitemoe': 'GRANITE_MOE',
+        'modernbert': 'MODERN_BERT', 't5': 'T5', 'olmo': 'OLMO', 'arcee': 'ARCEE', 'stablelm': 'STABLELM', 'granitemoe': 'GRANITE_MOE',
         'glm4': 'GLM4', 'seed_oss': 'SEED_OSS', 'ernie4_5': 'ERNIE4_5', 'cohere2': 'COHERE2', 'exaone4': 'EXAONE4',
         'gpt_bigcode': 'STARCODER', 'nomic_bert': 'NOMIC_BERT'}
 PAIRS = ('llama', 'mixtral', 'smollm3', 'granite', 'granitemoe', 'olmo', 'arcee')
 ACT = {'gemma': 'gelu_pytorch_tanh', 'gemma2': 'gelu_pytorch_tanh', 'gemma3_text': 'gelu_pytorch_tanh', 'starcoder2': 'gelu_pytorch_tanh',
-       'phi': 'gelu_new', 'gpt2': 'gelu_new', 'gpt_neox': 'gelu', 'falcon': 'gelu', 'bert': 'gelu', 'bloom': None, 'mpt': None, 't5': None, 'arcee': 'relu2', 'gpt_bigcode': 'gelu_pytorch_tanh'}
+       'phi': 'gelu_new', 'gpt2': 'gelu_new', 'gpt_neox': 'gelu', 'falcon': 'gelu', 'bert': 'gelu', 'modernbert': 'gelu', 'bloom': None, 'mpt': None, 't5': None, 'arcee': 'relu2', 'gpt_bigcode': 'gelu_pytorch_tanh'}
 LETTERS = ['<|endoftext|>', '\u0120', *'abcdefghijklmnopqrstuvwxyz', 'th', 'he', 'in', 'er', '\u0120t', '\u0120a', '\u0120th', '.', ',']
 MERGES = ['t h', 'h e', 'i n', 'e r', '\u0120 t', '\u0120 a', '\u0120t h']
 
@@ -46,7 +49,9 @@ class Case:
         if 'text_config' in c: raise Left('a model of several parts')
         self.type = c['model_type']
         if self.type not in ARCH: raise Left(f'type {self.type}')
-        want = {'bert': 'BertModel', 'nomic_bert': 'NomicBertModel', 't5': 'T5ForConditionalGeneration'}.get(self.type)
+        want = {'bert': 'BertModel', 'nomic_bert': 'NomicBertModel', 'modernbert': 'ModernBertModel', 't5': 'T5ForConditionalGeneration'}.get(self.type)
+        self.both = self.type == 'gemma3_text' and bool(c.get('use_bidirectional_attention'))
+        if self.both: want = 'Gemma3TextModel'
         arch = c['architectures'][0]
         if arch != want if want else not (arch.endswith('ForCausalLM') or arch.endswith('LMHeadModel')): raise Left(f'class {arch}')
         act = first(c, *(('hidden_activation',) if self.type in ('gemma2', 'gemma3_text') else ()), 'activation', 'activation_function',
@@ -65,8 +70,8 @@ class Case:
         self.t, _ = st.load(f'{folder}/model.safetensors')
         if self.type == 'bert': self.t = {k: v for k, v in self.t.items() if 'pooler' not in k}
         if self.type == 'olmoe' and usual: self.t = {k: v for k, v in self.t.items() if not k.endswith('bias')}
-        self.map = gguf.get_tensor_name_map(getattr(gguf.MODEL_ARCH, ARCH[self.type]), max(self.layers, self.decoder))
-        self.arch = gguf.MODEL_ARCH_NAMES[getattr(gguf.MODEL_ARCH, ARCH[self.type])]
+        arch = getattr(gguf.MODEL_ARCH, 'GEMMA_EMBEDDING' if self.both else ARCH[self.type])
+        self.map, self.arch = gguf.get_tensor_name_map(arch, max(self.layers, self.decoder)), gguf.MODEL_ARCH_NAMES[arch]
 
     def make_usual(self, c):
         t = c['model_type']
@@ -131,7 +136,7 @@ class Case:
         eps = first(c, 'rms_norm_eps', default=None)
         if eps is not None: w.add_layer_norm_rms_eps(eps)
         elif t == 't5': w.add_layer_norm_rms_eps(c['layer_norm_epsilon'])
-        else: w.add_layer_norm_eps(first(c, 'layer_norm_epsilon', 'layer_norm_eps', 'norm_epsilon', default=1e-5))
+        else: w.add_layer_norm_eps(first(c, 'layer_norm_epsilon', 'layer_norm_eps', 'norm_epsilon', 'norm_eps', default=1e-5))
         if t not in ('gpt2', 'gpt_bigcode', 'bloom', 'mpt', 'bert', 't5'): self.rope(w)
         w.add_vocab_size(c['vocab_size'])
         extra = getattr(self, 'keys_' + t, None)
@@ -214,8 +219,8 @@ class Case:
 
     def keys_gemma3_text(self, w, c):
         self.scalar(c)
-        if c.get('use_bidirectional_attention'): raise Left('attention to both sides')
         self.kinds(c, lambda i: (i + 1) % 6 == 0)
+        if self.both: w.add_sliding_window_pattern(6); w.add_rope_freq_base_swa(10000.0)
         w.add_sliding_window(c['sliding_window'])
         if c.get('final_logit_softcapping'): w.add_final_logit_softcapping(c['final_logit_softcapping'])
 
@@ -245,6 +250,12 @@ class Case:
         if c.get('relative_attention_max_distance', 128) != 128: raise Left('another largest distance')
         w.add_relative_attn_buckets_count(c['relative_attention_num_buckets']); w.add_decoder_start_token_id(c.get('decoder_start_token_id') or 0)
         w.add_decoder_block_count(self.decoder); w.add_key_length(c['d_kv']); w.add_value_length(c['d_kv'])
+
+    def keys_modernbert(self, w, c):
+        if c['norm_bias'] or c['attention_bias'] or c['mlp_bias']: raise Left('biases')
+        every = c['global_attn_every_n_layers']
+        self.kinds(c, lambda i: i % every == 0)
+        w.add_sliding_window(c['local_attention']); w.add_sliding_window_pattern(every); w.add_hidden_act(c['hidden_activation'])
 
     def keys_bloom(self, w, c): w.add_max_alibi_bias(8.0)
 
@@ -331,7 +342,38 @@ class Case:
         w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
 
 
+# What --convert converts: the converter's module and class, and keys that published configurations have and transformers does not write.
+CONVERTED = {'deepseek_v2': ('deepseek', 'DeepseekV2Model', {'scoring_func': 'softmax'}),
+             'deepseek_v3': ('deepseek', 'DeepseekV2Model', {'scoring_func': 'sigmoid'})}
+
+
+def convert(llama, folder, path):
+    """Writes the file with llama.cpp's own converter; keys about the source, its name and its licence are left out."""
+    module, name, more = CONVERTED[case_type(folder)]
+    sys.path.insert(0, llama)
+    base = getattr(importlib.import_module(f'conversion.{module}'), name)
+
+    class Converter(base):
+        model_arch = base.model_arch
+
+        def set_vocab(self): self.gguf_writer.add_tokenizer_model('none')
+
+        def prepare_metadata(self, vocab_only):
+            self.set_type(); self.set_gguf_parameters(); self.set_vocab()
+
+    with tempfile.TemporaryDirectory() as source:
+        shutil.copy(f'{folder}/model.safetensors', source)
+        with open(f'{source}/config.json', 'w') as f: json.dump(json.load(open(f'{folder}/config.legacy.json')) | more, f)
+        Converter(pathlib.Path(source), gguf.LlamaFileType.ALL_F32, pathlib.Path(path), eager=True).write()
+
+
 def case_type(folder): return json.load(open(f'{folder}/config.json'))['model_type']
+
+
+def lite(folder):
+    """DeepSeek without a latent of queries, which llama.cpp reads only in files with as many layers as published ones."""
+    c = json.load(open(f'{folder}/config.json'))
+    return 'q_lora_rank' in c and c['q_lora_rank'] is None
 
 
 def scores(path, ids, lengths):
@@ -352,7 +394,9 @@ def scores(path, ids, lengths):
 
 if __name__ == '__main__':
     usual, split = '--usual' in sys.argv, '--split' in sys.argv
-    out, *patterns = [a for a in sys.argv[1:] if a not in ('--usual', '--split')]
+    words = [a for a in sys.argv[1:] if a not in ('--usual', '--split')]
+    llama = words.pop(words.index('--convert') + 1) if '--convert' in words else None
+    out, *patterns = [a for a in words if a != '--convert']
     os.makedirs(out, exist_ok=True)
     for folder in [f for p in patterns for f in sorted(glob.glob(p))]:
         name = os.path.basename(folder.rstrip('/')) + ('_usual' if usual else '')
@@ -362,8 +406,8 @@ if __name__ == '__main__':
                 Case(folder, usual).write(path, 8)
                 continue
             case, _ = st.load(f'{folder}/case.safetensors')
-            Case(folder, usual).write(path)
-            if case_type(folder) in ('t5', 'bert', 'nomic_bert'):
+            convert(llama, folder, path) if llama else Case(folder, usual).write(path)
+            if case_type(folder) in ('t5', 'bert', 'nomic_bert', 'modernbert') or 'out.logits' not in case or lite(folder):
                 print(f'{name}: {os.path.getsize(path)} bytes', flush=True)
                 continue
             ids, want = case['in.ids'].astype(np.int32), case.get('out.logits')
