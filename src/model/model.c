@@ -64,10 +64,17 @@ static enum qkv_status model_list(struct qkv_context *ctx, const struct qkv_spec
         qkv_model_free(m);
         return status;
     }
-    m->generation.start = m->generation.first = -1;
+    m->generation = qkv_model_generation_none;
     *out = m;
     return QKV_OK;
 }
+
+const struct qkv_model_generation qkv_model_generation_none = {.sampling = {.top_p = 1, .repeat_penalty = 1},
+                                                               .start = -1,
+                                                               .first = -1,
+                                                               .length_penalty = 1,
+                                                               .stopping = QKV_STOPPING_FALSE,
+                                                               .source_penalty = 1};
 
 enum qkv_status qkv_model_list(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out) {
     *out = NULL;
