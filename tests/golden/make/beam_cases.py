@@ -1,6 +1,6 @@
 """Texts that transformers' generate() writes with small random models: beams of T5, BART and Marian, and greedy choices with the same rules.
 
-usage: beam_cases.py OUT [SEED]     (python with torch, transformers 5, tokenizers; no network, one thread)
+usage: beam_cases.py OUT [SEED [NAME...]]     (python with torch, transformers 5, tokenizers; no network, one thread)
 
 Writes OUT/beams/NAME/ for each model:
   config.json, model.safetensors   as save_pretrained writes them (fp32)
@@ -29,7 +29,7 @@ marian = bart | dict(pad_token_id=39, eos_token_id=0, decoder_start_token_id=39,
 llama = dict(vocab_size=V, hidden_size=D, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-5, bos_token_id=1, eos_token_id=2,
              pad_token_id=0, tie_word_embeddings=False)
 MODELS = {'t5': ('T5ForConditionalGeneration', t5), 'bart': ('BartForConditionalGeneration', bart), 'marian': ('MarianMTModel', marian), 'llama': ('LlamaForCausalLM', llama)}
-END_BIAS = {'bart': 1.6, 'marian': 1.6}
+END_BIAS = {'bart': 4.2, 'marian': 0.9}
 def fill(model, name, seed):   # layers say more than the embedding of the token before, so that texts do not repeat one token
     done = set()
     with torch.no_grad():
@@ -37,13 +37,14 @@ def fill(model, name, seed):   # layers say more than the embedding of the token
             if t.data_ptr() in done or not t.is_floating_point() or (name == 'marian' and 'embed_positions' in key): continue
             done.add(t.data_ptr()); x = rng_of(seed, name, key).standard_normal(tuple(t.shape)); low = key.lower()
             if 'final_logits_bias' in low: x = 0 * x; x[0, MODELS[name][1]['eos_token_id']] += END_BIAS[name]
-            elif 'norm' in low: x = 2.5 * np.sign(x) if 'decoder.layers.1.final_layer_norm.weight' in low else 0.2 * x + (not key.endswith('bias'))   # signs: a token does not make itself likely
+            elif 'norm' in low: x = {'marian': 1.0}.get(name, 2.5) * np.sign(x) if 'decoder.layers.1.final_layer_norm.weight' in low else 0.2 * x + (not key.endswith('bias'))   # signs: a token does not make itself likely
             elif 'relative_attention_bias' in low: x = 0.7 * x
             elif key.endswith('bias'): x = 0.1 * x
             elif 'lm_head' in low: x = x * (0.8 if name == 't5' else 0.8); x[1] *= 1.5 if name == 't5' else 1
             elif 'embed_positions' in low: x = 1.5 * x
-            elif 'embed' in low or 'shared' in low: x = {'marian': 0.15, 'bart': 0.2}.get(name, 0.45) * x
-            else: x = x * (2.8 if 'out_proj' in low or 'fc2' in low or '.o.' in low or '.wo.' in low or 'v_proj' in low else 1.9) / np.sqrt(t.shape[1])
+            elif 'embed' in low or 'shared' in low: x = {'marian': 0.5, 'bart': 0.25}.get(name, 0.45) * x
+            elif 'encoder_attn.out_proj' in low or 'encdecattention.o.' in low: x = x * 0.7 / np.sqrt(t.shape[1])
+            else: x = x * (3 if 'fc2' in low or '.wo.' in low else 1.7) / np.sqrt(t.shape[1])
             t.copy_(torch.tensor(x.astype(np.float32)))
 
 # ---- settings: of beams ten lines each, of greedy choices five -------------------------------------------------------------------------------------------
@@ -69,7 +70,7 @@ SETTINGS = {
  'marian': [MARIAN | MARIAN_BAD | s for s in (
    MARIAN_END | dict(num_beams=4, max_length=20),
    MARIAN_END | dict(num_beams=6, max_length=16, length_penalty=1.0, early_stopping=True),
-   MARIAN_END | dict(num_beams=12, max_length=12, length_penalty=0.5, early_stopping='never'),
+   MARIAN_END | dict(num_beams=12, max_length=12, length_penalty=0.5, early_stopping='never', min_new_tokens=4),
    dict(num_beams=4, max_length=18, repetition_penalty=1.6, no_repeat_ngram_size=2, min_length=5),
    dict(num_beams=3, max_length=18, length_penalty=-0.5, early_stopping='never', min_new_tokens=3),
    MARIAN_END | dict(num_beams=2, max_new_tokens=9, forced_bos_token_id=22, encoder_no_repeat_ngram_size=1, suppress_tokens=[10, 20]))]}
@@ -77,7 +78,7 @@ GREEDY = {
  't5': [T5 | s for s in (dict(max_length=18), dict(max_new_tokens=15, repetition_penalty=1.4, min_new_tokens=6, no_repeat_ngram_size=2),
                          dict(max_length=16, encoder_repetition_penalty=2.0, encoder_no_repeat_ngram_size=2, bad_words_ids=[[13, 4], [22]]))],
  'bart': [BART | s for s in (BART_END | dict(max_length=12, forced_bos_token_id=0, min_length=5), dict(max_length=14, repetition_penalty=1.8, begin_suppress_tokens=[10, 11], suppress_tokens=[16, 24]))],
- 'marian': [MARIAN | MARIAN_BAD | s for s in (MARIAN_END | dict(max_length=16), dict(max_length=14, repetition_penalty=0.8, no_repeat_ngram_size=3))],
+ 'marian': [MARIAN | MARIAN_BAD | s for s in (MARIAN_END | dict(max_length=16), dict(max_length=14, repetition_penalty=0.8, no_repeat_ngram_size=3, min_length=6))],
  'llama': [dict(bos_token_id=1, eos_token_id=[2, 35], pad_token_id=0) | s for s in (
    dict(max_new_tokens=16), dict(max_new_tokens=20, repetition_penalty=1.5), dict(max_length=26, no_repeat_ngram_size=2, min_length=18), dict(max_new_tokens=14, min_new_tokens=9, bad_words_ids=[[3], [20, 21], [2], [35, 6]]),
    dict(max_new_tokens=12, suppress_tokens=[4, 8, 15, 16, 23], begin_suppress_tokens=[30, 31, 32, 33, 34], forced_eos_token_id=2),
@@ -137,4 +138,4 @@ def make(name, out, seed):
                 n = [len(l['ids']) for l in lines]; print(f"{name:7} {kind:6} {i}: tokens {min(n)} to {max(n)}, of {sum(n)} {sum(len(set(l['ids'])) for l in lines)} differ in their text, gap {min(l['gap'] for l in lines):.1e}")
     with open(folder + '/cases.json', 'w') as f: f.write('[\n' + ',\n'.join(' {"settings": ' + json.dumps(c['settings']) + ', "lines": [\n' + ',\n'.join('  ' + json.dumps(l) for l in c['lines']) + ']}' for c in cases) + '\n]\n')
 if __name__ == '__main__':
-    for name in MODELS: make(name, sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1)
+    for name in sys.argv[3:] or MODELS: make(name, sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 1)
