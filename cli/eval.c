@@ -365,8 +365,8 @@ static int eval_fill(struct qkv_context *ctx, const struct arguments *a, const c
     struct qkv_use_options use = {.size = sizeof use,
                                   .batch = (size_t)a->batch,
                                   .context = (size_t)a->context,
-                                  .width = (size_t)a->beam,
-                                  .max_tokens = (size_t)a->max_tokens,
+                                  .width = (size_t)(a->search.beam ? a->search.beam : 1),
+                                  .max_tokens = (size_t)a->search.max_tokens,
                                   .against = against};
     use.use = a->data.count ? QKV_USE_EVALUATE_TEXT
               : a->pairs    ? QKV_USE_EVALUATE_PAIRS

@@ -174,10 +174,10 @@ static void translate_sampling(const struct arguments *a, struct qkv_search_opti
 }
 
 /* Sets the search: the options, else the model's folder, else defaults. */
-static int translate_settle(struct cli_lines_job *job, const struct arguments *a, struct cli_rules_read *rules,
+static int translate_settle(struct cli_lines_job *job, const struct arguments *a, struct cli_rules_read *read,
                             struct qkv_search_options *o) {
     const bool one = (a->sample ? a->n_best : a->search.beam) <= 1 && !a->scores && !a->json && a->n_best == 1;
-    int code = cli_search_settle(&a->search, rules, job->model, o);
+    int code = cli_search_settle(&a->search, read, job->model, o);
     translate_sampling(a, o);
     o->n_best = (size_t)a->n_best;
     o->batch = (size_t)a->batch;
@@ -245,20 +245,20 @@ static int translate_run(const void *values, const char *const *words, size_t co
                                                                            : 1),
                                         .max_tokens = (size_t)a->search.max_tokens}};
     struct cli_output output = {0};
-    struct cli_rules_read rules = {0};
+    struct cli_rules_read read = {0};
     struct qkv_search_options o = qkv_search_defaults();
     if (!count) return cli_usage("translate: name a model folder: %s translate MODEL \"a line of text\"", cli_program);
     int code = a->search.beam ? translate_check(a->sample, (size_t)a->n_best, (size_t)a->search.beam) : CLI_DONE;
-    if (code == CLI_DONE) code = cli_rules_read(&a->search.rules, &rules);
+    if (code == CLI_DONE) code = cli_rules_read(&a->search.rules, &read);
     if (code == CLI_DONE) code = cli_lines_open(&job, translate_suits);
-    if (code == CLI_DONE) code = translate_settle(&job, a, &rules, &o);
+    if (code == CLI_DONE) code = translate_settle(&job, a, &read, &o);
     if (code == CLI_DONE) code = cli_lines_output(&job, &output); /* may wait for a reader */
     if (code == CLI_DONE) {
         cli_catch_signals();
         code = translate_all(&job, a, &o, output.file);
     }
     code = cli_output_end(&output, code);
-    cli_rules_free(&rules);
+    cli_rules_free(&read);
     cli_lines_close(&job);
     return code;
 }
