@@ -36,7 +36,7 @@ struct cli_sampling {
 #define CLI_SAMPLING_DEFAULTS                                                                                          \
     { .seed = -1, .temperature = -1, .top_k = -1, .top_p = -1, .min_p = -1, .repeat_penalty = -1, .repeat_last = -1 }
 #define CLI_FOLDER_VALUE  ", or the value of the model's generation_config.json"
-#define CLI_FOLDER_LENGTH ", or max_new_tokens or max_length of the model's generation_config.json"
+#define CLI_FOLDER_LENGTH "; max_new_tokens or max_length of the model's generation_config.json replaces the default"
 /* Rows for the option table of a command whose struct `type` has `struct cli_sampling sampling`. */
 #define CLI_SAMPLING_ROW(kind, type, letter, name, argument, field, ...)                                               \
     { kind, letter, name, argument, offsetof(type, sampling.field), .subject = "sampling", __VA_ARGS__ }
@@ -99,12 +99,13 @@ struct cli_rules {
                       .help = "words that no text has, each the ids of its tokens, with commas between the words: "    \
                               "\"5, 9 12\"",                                                                           \
                       .before = "none" CLI_FOLDER_VALUE),                                                              \
-        CLI_RULES_ROW(CLI_COUNT, type, "force-first", "ID", field.force_first,                                         \
-                      .help = "token that begins each text, after a prompt of one token: with a model of several "     \
-                              "languages, the token of the target language",                                           \
-                      .high = INT32_MAX, .before = "none" CLI_FOLDER_VALUE),                                           \
-        CLI_RULES_ROW(CLI_COUNT, type, "force-last", "ID", field.force_last,                                           \
-                      .help = "token that ends a text of the maximum length", .high = INT32_MAX,                       \
+        CLI_RULES_ROW(                                                                                                 \
+            CLI_COUNT, type, "force-first", "N", field.force_first,                                                    \
+            .help = "id of the token that begins each text, after a prompt of one token: with a model of several "     \
+                    "languages, the token of the target language",                                                     \
+            .high = INT32_MAX, .before = "none" CLI_FOLDER_VALUE),                                                     \
+        CLI_RULES_ROW(CLI_COUNT, type, "force-last", "N", field.force_last,                                            \
+                      .help = "id of the token that ends a text of the maximum length", .high = INT32_MAX,             \
                       .before = "none" CLI_FOLDER_VALUE)
 /* What the options say: lists of ids, and the rules of a model with them. */
 struct cli_id_list {

@@ -35,8 +35,9 @@ static const struct cli_option options[] = {
      .help = "read the prompt as token ids, separated by spaces or commas, and write ids, as \"qkv tokenize\" does",
      .subject = "input"},
     CLI_LONG(struct arguments, "a prompt"),
-    {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens), .help = "maximum number of tokens to generate",
-     .high = INT64_MAX, .before = "200" CLI_FOLDER_LENGTH, .subject = "length"},
+    {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens),
+     .help = "maximum number of tokens to generate" CLI_FOLDER_LENGTH, .high = INT64_MAX, .before = "200",
+     .subject = "length"},
     {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context),
      .help = "maximum number of positions; rotations that depend on the length of a text (scaling dynamic, longrope) "
              "use N as the length",

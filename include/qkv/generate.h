@@ -190,7 +190,8 @@ struct qkv_generate_options {
     qkv_take_prompt *take_prompt; /* NULL: none */
     void *prompt_user;
     const struct qkv_token_rules *rules; /* experimental: NULL: those of the model's folder */
-    /* experimental: the maximum length of the text with its prompt; 0: none. A prompt that is not shorter is an error */
+    /* experimental: the maximum length of the text with its prompt; 0: none. A prompt that is not shorter is
+     * QKV_ARGUMENT */
     size_t max_length;
 };
 /* qkv_sampling_defaults, 200 tokens, no stops, no end token; a prompt longer than the context is an error. */

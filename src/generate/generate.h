@@ -43,7 +43,7 @@ struct qkv_prompt {
     bool empty;                            /* the prompt has no text: what follows begins a text */
     size_t found;                          /* its tokens before it was cut to the context; 0: it was not cut */
     bool skipped;                          /* the prompt is too long, so nothing is made */
-    size_t begun, tokens;                  /* its tokens before any is made; the most that are made */
+    size_t begun, tokens;                  /* its tokens before any is made; the maximum number of new ones */
     struct qkv_score_rules rules;          /* without ends */
     int32_t ends[QKV_TOKEN_ENDS + 1];      /* the tokens that end the text */
     size_t end_count;

@@ -44,8 +44,8 @@ made plain "$source" --beam 4 --max-tokens 11 --force-first 0 --force-last 2
 cmp -s out said.txt || fail "the options give another text than the keys of beams and forced tokens"
 made plain "$source" --beam 4
 cmp -s out said.txt && fail "the keys change nothing"
-copy said bart "{$starts, \"num_beams\": 5, \"early_stopping\": \"never\", \"length_penalty\": 0.3, \"max_new_tokens\": 9,
-    \"min_new_tokens\": 4, \"no_repeat_ngram_size\": 2, \"encoder_no_repeat_ngram_size\": 1,
+copy said bart "{$starts, \"num_beams\": 5, \"early_stopping\": \"never\", \"length_penalty\": 0.3,
+    \"max_new_tokens\": 9, \"min_new_tokens\": 4, \"no_repeat_ngram_size\": 2, \"encoder_no_repeat_ngram_size\": 1,
     \"encoder_repetition_penalty\": 1.5, \"repetition_penalty\": 1.2, \"suppress_tokens\": [7, 11],
     \"begin_suppress_tokens\": [4, 5], \"bad_words_ids\": [[6], [8, 9]]}"
 made said "$source" --scores
@@ -71,8 +71,8 @@ hasnt out '^exact +100\.00 %'
 
 # ---- an older folder has the keys in config.json; generation_config.json replaces them all ----
 copy older bart ''
-sed -i '1s/{/{ "num_beams": 4, "max_length": 12, "forced_bos_token_id": 0,/; s/"forced_eos_token_id": [0-9a-z]*/"forced_eos_token_id": 2/' \
-    older/config.json
+sed -i '1s/{/{ "num_beams": 4, "max_length": 12, "forced_bos_token_id": 0,/' older/config.json
+sed -i 's/"forced_eos_token_id": [0-9a-z]*/"forced_eos_token_id": 2/' older/config.json
 made older "$source"
 cp out older.txt
 copy said bart "{$starts, \"num_beams\": 4, \"max_length\": 12, \"forced_bos_token_id\": 0, \"forced_eos_token_id\": 2}"
@@ -81,8 +81,8 @@ cmp -s out older.txt || fail "config.json gives another text than generation_con
 
 # ---- runs and exports keep them ----
 printf 't5 t6\tt7 t8\nt9\tt10 t11\n' >pairs.tsv
-try 0 "$QKV" train --from said --pairs pairs.tsv --valid pairs.tsv --out tuned --steps 1 --warmup 0 --rate 1e-9 --batch 2 \
-    --threads 1 --precision fp32 --quiet
+try 0 "$QKV" train --from said --pairs pairs.tsv --valid pairs.tsv --out tuned --steps 1 --warmup 0 --rate 1e-9 \
+    --batch 2 --threads 1 --precision fp32 --quiet
 made tuned "$source"
 cmp -s out older.txt || fail "a run does not keep the rules and the beams of its folder"
 for to in qkv huggingface; do
@@ -131,7 +131,8 @@ try 0 "$QKV" chat talk --input talk.jsonl --precision fp32 --min-tokens 2
 same "$(grep -oE 't[0-9]+' out | wc -l)" 2 "the tokens of an answer"
 
 # ---- keys without effect are said once; bad ones are refused ----
-copy other bart "{$starts, \"diversity_penalty\": 0.5, \"num_beam_groups\": 2, \"guidance_scale\": 1, \"typical_p\": 0.9}"
+copy other bart "{$starts, \"diversity_penalty\": 0.5, \"num_beam_groups\": 2, \"guidance_scale\": 1,
+    \"typical_p\": 0.9}"
 try 0 "$QKV" translate other "$source" "$source"
 has err '^qkv: num_beam_groups, diversity_penalty: keys of generation_config.json that have no effect here$'
 same "$(grep -c diversity_penalty err)" 1 "how often it is said"
