@@ -452,7 +452,7 @@ static void notes_say_what_the_file_does_not_have(void **state) {
     struct qkv_model *model = make_llama(*state, 1, 32);
     struct qkv_gguf_options o = qkv_gguf_defaults();
     struct qkv_gguf_notes *list;
-    model->generation = qkv_model_generation_none;
+    qkv_model_generation_clear(&model->generation);
     model->generation.given = true;
     model->generation.sampling = (struct qkv_sampling){.temperature = 0.5, .repeat_penalty = 1};
     for (int32_t id = 2; id < 8; id++) model->generation.ends[model->generation.end_count++] = id;

@@ -303,7 +303,7 @@ static enum qkv_status generation_parse(struct qkv_context *ctx, const char *pat
 
 enum qkv_status qkv_generation_parse(struct qkv_context *ctx, const char *name, const char *text, size_t size,
                                      const struct qkv_spec *spec, struct qkv_model_generation *g) {
-    *g = qkv_model_generation_none;
+    qkv_model_generation_clear(g);
     return generation_take(ctx, name, text, size, spec, g);
 }
 
@@ -330,7 +330,7 @@ static enum qkv_status generation_take_config(struct qkv_context *ctx, const jso
 
 enum qkv_status qkv_generation_read(struct qkv_context *ctx, const char *folder, const struct qkv_spec *spec,
                                     const json_t *config, struct qkv_model_generation *g) {
-    *g = qkv_model_generation_none;
+    qkv_model_generation_clear(g);
     char *path = qkv_join_path(ctx, folder, QKV_GENERATION_FILE);
     bool found = false;
     enum qkv_status status = path ? qkv_file_find(ctx, path, &found) : QKV_MEMORY;

@@ -64,17 +64,18 @@ static enum qkv_status model_list(struct qkv_context *ctx, const struct qkv_spec
         qkv_model_free(m);
         return status;
     }
-    m->generation = qkv_model_generation_none;
+    qkv_model_generation_clear(&m->generation);
     *out = m;
     return QKV_OK;
 }
 
-const struct qkv_model_generation qkv_model_generation_none = {.sampling = {.top_p = 1, .repeat_penalty = 1},
-                                                               .start = -1,
-                                                               .first = -1,
-                                                               .length_penalty = 1,
-                                                               .stopping = QKV_STOPPING_FALSE,
-                                                               .source_penalty = 1};
+void qkv_model_generation_clear(struct qkv_model_generation *g) {
+    memset(g, 0, sizeof *g);
+    g->sampling.top_p = g->sampling.repeat_penalty = 1;
+    g->start = g->first = -1;
+    g->length_penalty = g->source_penalty = 1;
+    g->stopping = QKV_STOPPING_FALSE;
+}
 
 enum qkv_status qkv_model_list(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out) {
     *out = NULL;

@@ -95,7 +95,7 @@ struct qkv_model_origin {
  * struct qkv_search_options. 0 is a length or a beam that the folder does not name. */
 enum { QKV_GENERATION_IDS = 1024, QKV_GENERATION_UNREAD = 256 };
 struct qkv_model_generation {
-    bool given; /* the folder has some; else all other fields are those of qkv_model_generation_none */
+    bool given; /* the folder has some; else all other fields are those of qkv_model_generation_clear */
     struct qkv_sampling sampling;
     int32_t ends[QKV_TOKEN_ENDS];
     size_t end_count;
@@ -111,7 +111,8 @@ struct qkv_model_generation {
     size_t bad_word_ids;
     char unread[QKV_GENERATION_UNREAD]; /* keys that would change texts, with commas between them */
 };
-extern const struct qkv_model_generation qkv_model_generation_none;
+/* Sets the settings of a folder that has none. */
+void qkv_model_generation_clear(struct qkv_model_generation *generation);
 
 /* A dense layer after the pooling: act(W·x + b), plus x if it has a residual, or plus R·x. Its numbers are heap memory
  * in fp32; a planned model has none of them, but the open file that they are read from. */
