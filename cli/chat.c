@@ -42,9 +42,8 @@ static const struct cli_option options[] = {
      .low = 1, .high = 1 << 24, .before = "the model's, at most 8192", .subject = "input"},
     {CLI_TEXT, 0, "when-full", "NAME", offsetof(struct arguments, when_full), .choice = cli_choose_full,
      .help = "what happens when the context is full: {}", .subject = "length"},
-    {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens),
-     .help = "maximum number of tokens of an answer" CLI_FOLDER_LENGTH, .low = 1, .high = INT32_MAX, .before = "1024",
-     .subject = "length"},
+    {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens), .help = "maximum number of tokens of an answer",
+     .low = 1, .high = INT32_MAX, .before = "1024", .subject = "length"},
     {CLI_TEXTS, 0, "stop", "TEXT", offsetof(struct arguments, stop),
      .help = "text that ends an answer; it is not written", .subject = "length"},
     {CLI_TEXT, 0, "thinking", "NAME", offsetof(struct arguments, thinking), .choice = cli_choose_thinking,
@@ -247,7 +246,8 @@ const struct cli_command *cli_chat(void) {
             "said.\n\n"
             "An answer ends with an end token of the model, as generation_config.json, the tokenizer's configuration "
             "and the GGUF file name them. When the context is full, stop ends the talk there, and forget-oldest leaves "
-            "the oldest messages out of what the model reads.\n\n"
+            "the oldest messages out of what the model reads. max_new_tokens or max_length of generation_config.json "
+            "replace the default of --tokens.\n\n"
             "With --json each answer is a line {\"message\": {\"role\", \"content\", for thoughts "
             "\"reasoning_content\"}, \"ended_by\": end, stop, length, full or interrupted, \"prompt_tokens\", "
             "\"cached_tokens\", \"tokens\", \"seed\"}. Answer I has the seed plus I - 1.",

@@ -35,8 +35,7 @@ struct cli_sampling {
 };
 #define CLI_SAMPLING_DEFAULTS                                                                                          \
     { .seed = -1, .temperature = -1, .top_k = -1, .top_p = -1, .min_p = -1, .repeat_penalty = -1, .repeat_last = -1 }
-#define CLI_FOLDER_VALUE  ", or the value of the model's generation_config.json"
-#define CLI_FOLDER_LENGTH "; max_new_tokens or max_length of the model's generation_config.json replaces the default"
+#define CLI_FOLDER_VALUE ", or the value of the model's generation_config.json"
 /* Rows for the option table of a command whose struct `type` has `struct cli_sampling sampling`. */
 #define CLI_SAMPLING_ROW(kind, type, letter, name, argument, field, ...)                                               \
     { kind, letter, name, argument, offsetof(type, sampling.field), .subject = "sampling", __VA_ARGS__ }

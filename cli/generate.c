@@ -35,9 +35,8 @@ static const struct cli_option options[] = {
      .help = "read the prompt as token ids, separated by spaces or commas, and write ids, as \"qkv tokenize\" does",
      .subject = "input"},
     CLI_LONG(struct arguments, "a prompt"),
-    {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens),
-     .help = "maximum number of tokens to generate" CLI_FOLDER_LENGTH, .high = INT64_MAX, .before = "200",
-     .subject = "length"},
+    {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens), .help = "maximum number of tokens to generate",
+     .high = INT64_MAX, .before = "200", .subject = "length"},
     {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context),
      .help = "maximum number of positions; rotations that depend on the length of a text (scaling dynamic, longrope) "
              "use N as the length",
@@ -376,6 +375,8 @@ const struct cli_command *cli_generate(void) {
             "standard error. Without a prompt, or with an empty one, the text begins at the start of a line. When the "
             "context is full, the older half of the text is dropped. A token is chosen after the repeat penalty, the "
             "temperature, top-k, top-p and min-p, in that order. The same seed gives the same text.\n\n"
+            "The rules of the model's generation_config.json hold unless an option replaces them: -n replaces "
+            "max_new_tokens and max_length, which else replace its default.\n\n"
             "--samples N writes all continuations at the end, each after a line with its number and its seed. Each is "
             "the text that its seed gives alone. As many of them run together as memory allows.\n\n"
             "--temp 0 or --top-k 1 always takes the likeliest token. Then --samples and the other sampling options are "

@@ -275,7 +275,9 @@ const struct cli_command *cli_translate(void) {
             "line that --long skips. The result of a line does not depend on the other lines; in bf16 it can differ by "
             "rounding.\n\n"
             "With --n-best N each line that is not blank gives up to N lines: the number of the line, the rank, the "
-            "score and the text, separated by tabs. At the end the speed is printed on standard error.",
+            "score and the text, separated by tabs. At the end the speed is printed on standard error.\n\n"
+            "A published model says in its generation_config.json how it is searched: its beams, lengths, penalties "
+            "and rules hold unless an option replaces them.",
         .examples = "qkv translate g2p/ \"hello\" --beam 5 --n-best 3\n"
                     "qkv translate g2p/ --beam 5 --input words.txt --output sounds.txt\n"
                     "sort words.txt | qkv translate g2p/ -q | less\n"

@@ -24,7 +24,7 @@ struct qkv_sample_call {
 enum qkv_status qkv_sample_by_rules(struct qkv_context *ctx, const struct qkv_sample_call *call, int32_t *id);
 /* Lists ids, each once, in their order; `once` has room for all. Returns how many there are. */
 size_t qkv_ids_once(struct qkv_token_list ids, int32_t *once);
-/* Takes the rules of a program, NULL: those of the model's folder, and checks them (settings.c). */
+/* Takes the rules of a program, NULL: those of the model's folder, and checks them (rules.c). */
 enum qkv_status qkv_rules_take(struct qkv_model *model, const struct qkv_token_rules *rules,
                                struct qkv_token_rules *taken);
 /* Tells the caller a chosen token, if the options ask for tokens. `token` has index, id, end and stop; its

@@ -69,6 +69,11 @@ static enum qkv_status model_list(struct qkv_context *ctx, const struct qkv_spec
     return QKV_OK;
 }
 
+const char *qkv_stopping_name(enum qkv_stopping stopping) {
+    static const char *const names[] = {"never", "false", "true"};
+    return (size_t)stopping < sizeof names / sizeof *names ? names[stopping] : NULL;
+}
+
 void qkv_model_generation_clear(struct qkv_model_generation *g) {
     memset(g, 0, sizeof *g);
     g->sampling.top_p = g->sampling.repeat_penalty = 1;
