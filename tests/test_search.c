@@ -383,6 +383,19 @@ static void test_refusals(void **state) {
     REFUSES(o.batch = 100000, "batch is 100000");
     REFUSES((o.sample = true, o.beam = 2), "sampling has no beam");
     REFUSES((o.sample = true, o.sampling.top_p = 2), "top_p is 2");
+    REFUSES(o.stopping = (enum qkv_stopping)7, "stopping is 7; it must be never, false or true");
+    REFUSES(o.sampling.repeat_penalty = 0, "repeat_penalty is 0");
+    struct qkv_token_rules rules;
+#define REFUSES_RULE(change, part)                                                                                     \
+    rules = qkv_token_rules_defaults();                                                                                \
+    change;                                                                                                            \
+    REFUSES(o.rules = &rules, part)
+    REFUSES_RULE(rules.source_penalty = NAN, "source_penalty is nan; it must be greater than 0");
+    REFUSES_RULE(rules.first = 5, "first is 5; it must be a token, 0 to 4, or -1 for any");
+    REFUSES_RULE(rules.last.count = 2, "last has 2 ids, but its list is NULL");
+    REFUSES_RULE(rules.suppressed.count = 1, "suppressed has 1 ids, but its list is NULL");
+    REFUSES_RULE(rules.bad_words.count = 1, "bad_words has 1 ids, but its list is NULL");
+    REFUSES_RULE(rules.size = 0, "qkv_token_rules says that it has 0 bytes");
     REFUSES(s.lengths[2] = 25, "source 3 has 25 tokens with its end, but the model's context holds 24");
     REFUSES(s.lengths[2] = 0, "source 3 is empty");
     s.lengths[2] = 1;

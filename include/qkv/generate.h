@@ -143,7 +143,8 @@ static inline struct qkv_token_rules qkv_token_rules_defaults(void) {
  * `rules` begins with its size. */
 QKV_API void qkv_model_token_rules(const struct qkv_model *model, struct qkv_token_rules *rules);
 /* Experimental: the keys of the model's generation_config.json that would change texts and that the library does not
- * have, with commas between them; "": there are none. Owned by the model. */
+ * have, with commas between them; "": there are none. num_beams is one of them where do_sample is true, as tokens are
+ * drawn without beams. Owned by the model. */
 QKV_API const char *qkv_model_unread_settings(const struct qkv_model *model);
 #endif
 

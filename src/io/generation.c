@@ -233,18 +233,24 @@ static enum qkv_status generation_stopping(struct qkv_context *ctx, const char *
     return QKV_OK;
 }
 
-/* Lists the keys of the file that would change texts and are not read. */
+static void generation_put_unread(struct qkv_model_generation *g, const char *key) {
+    const size_t used = strlen(g->unread);
+    snprintf(g->unread + used, sizeof g->unread - used, "%s%s", used ? ", " : "", key);
+}
+
+/* Lists the keys of the file that would change texts and have no effect: those that are not read, and beams where
+ * tokens are drawn. */
 static void generation_find_unread(const json_t *root, struct qkv_model_generation *g) {
     for (size_t i = 0; i < UNREAD; i++) {
         const json_t *value = json_object_get(root, unread[i].key);
-        const size_t used = strlen(g->unread);
         const bool empty = (json_is_array(value) && !json_array_size(value)) ||
                            (json_is_object(value) && !json_object_size(value)) || json_is_null(value) ||
                            json_is_false(value);
         if (!value || empty || (json_is_number(value) && json_number_value(value) == unread[i].neutral)) continue;
         if (unread[i].samples && !(g->sampling.temperature > 0)) continue;
-        snprintf(g->unread + used, sizeof g->unread - used, "%s%s", used ? ", " : "", unread[i].key);
+        generation_put_unread(g, unread[i].key);
     }
+    if (g->beams > 1 && g->sampling.temperature > 0) generation_put_unread(g, "num_beams");
 }
 
 /* Reads the rules of tokens and what is about beams. */

@@ -136,6 +136,10 @@ copy other bart "{$starts, \"diversity_penalty\": 0.5, \"num_beam_groups\": 2, \
 try 0 "$QKV" translate other "$source" "$source"
 has err '^qkv: num_beam_groups, diversity_penalty: keys of generation_config.json that have no effect here$'
 same "$(grep -c diversity_penalty err)" 1 "how often it is said"
+copy other bart "{$starts, \"do_sample\": true, \"num_beams\": 4, \"typical_p\": 0.9, \"max_length\": 6}"
+try 0 "$QKV" translate other "$source" --sample --seed 1
+has err '^qkv: typical_p, num_beams: keys of generation_config.json that have no effect here$'
+has err 'seed 1$'
 bad() { # bad SETTING MESSAGE
     copy faulty bart "{$starts, $1}"
     refuse 1 "generation_config.json: $2" "$QKV" translate faulty "$source"
