@@ -8,19 +8,23 @@
 
 #include "cli_chat.h"
 
-enum { CHAT_CONTEXT = 8192 }; /* positions of a talk, if neither the model nor the command line asks for fewer */
+enum {
+    CHAT_CONTEXT = 8192, /* positions of a talk, if neither the model nor the command line asks for fewer */
+    CHAT_TOKENS = 1024   /* of an answer, if neither the model's folder nor the command line says how many */
+};
 
 struct arguments {
     const char *system, *template, *input, *thinking, *when_full;
     int64_t tokens, context;
     struct cli_texts stop, set;
     struct cli_sampling sampling;
+    struct cli_rules rules;
     bool json;
     struct cli_common common;
 };
 
 static const struct arguments defaults = {
-    .tokens = 1024, .when_full = CLI_FULL_STOP, .sampling = CLI_SAMPLING_DEFAULTS};
+    .tokens = -1, .when_full = CLI_FULL_STOP, .sampling = CLI_SAMPLING_DEFAULTS, .rules = CLI_RULES_DEFAULTS};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 0, "system", "TEXT", offsetof(struct arguments, system),
@@ -39,13 +43,14 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 0, "when-full", "NAME", offsetof(struct arguments, when_full), .choice = cli_choose_full,
      .help = "what happens when the context is full: {}", .subject = "length"},
     {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens), .help = "maximum number of tokens of an answer",
-     .low = 1, .high = INT32_MAX, .subject = "length"},
+     .low = 1, .high = INT32_MAX, .before = "1024", .subject = "length"},
     {CLI_TEXTS, 0, "stop", "TEXT", offsetof(struct arguments, stop),
      .help = "text that ends an answer; it is not written", .subject = "length"},
     {CLI_TEXT, 0, "thinking", "NAME", offsetof(struct arguments, thinking), .choice = cli_choose_thinking,
      .help = "thoughts before an answer: {}", .before = "dim on a terminal, else hide", .subject = "output"},
     CLI_JSON(struct arguments, "a line for each answer,"),
     CLI_SAMPLING(struct arguments),
+    CLI_RULES(struct arguments, rules),
     CLI_MODEL(struct arguments),
     CLI_CACHE(struct arguments),
 };
@@ -177,8 +182,10 @@ static int chat_load(const struct arguments *a, struct qkv_context *ctx, const c
 static int chat_begin(struct cli_chat *chat, const struct arguments *a, bool terminal) {
     const size_t context = chat_context(a, qkv_model_spec(chat->model));
     chat->options = qkv_generate_defaults();
+    chat->options.tokens = CHAT_TOKENS;
     cli_sampling_settle(&a->sampling, chat->model, false, &chat->options);
-    chat->options.tokens = (size_t)a->tokens;
+    cli_length_settle(a->tokens, chat->model, &chat->options);
+    if (cli_rules_settle(&a->rules, &chat->rules, chat->model, &chat->options.rules)) return CLI_FAILED;
     chat->stops = cli_talk_stops(&chat->style, &a->stop);
     chat->forgets = !strcmp(a->when_full, CLI_FULL_FORGET);
     chat->messages = json_array();
@@ -202,6 +209,7 @@ static int chat_run(const void *values, const char *const *words, size_t count) 
     if (!count) return cli_usage("chat: name a model: %s chat MODEL", cli_program);
     setlocale(LC_CTYPE, "");
     int code = cli_talk_begin(&a.set, &chat.style);
+    if (code == CLI_DONE) code = cli_rules_read(&a.rules, &chat.rules);
     if (code == CLI_DONE && a.input) code = cli_read_all(a.input, CLI_LINES_MAX, &talks, &size);
     if (code == CLI_DONE) code = cli_open(&a.common, &chat.ctx);
     if (code == CLI_DONE) code = chat_load(&a, chat.ctx, words[0], &chat.model);
@@ -212,6 +220,7 @@ static int chat_run(const void *values, const char *const *words, size_t count) 
                qkv_session_capacity(chat.session));
     if (code == CLI_DONE) code = a.input ? chat_talks(&chat, &a, talks, size) : chat_lines(&chat, terminal, a.json);
     cli_chat_close(&chat);
+    cli_rules_free(&chat.rules);
     free(talks);
     qkv_model_free(chat.model);
     qkv_context_free(chat.ctx);
@@ -237,7 +246,8 @@ const struct cli_command *cli_chat(void) {
             "said.\n\n"
             "An answer ends with an end token of the model, as generation_config.json, the tokenizer's configuration "
             "and the GGUF file name them. When the context is full, stop ends the talk there, and forget-oldest leaves "
-            "the oldest messages out of what the model reads.\n\n"
+            "the oldest messages out of what the model reads. max_new_tokens or max_length of generation_config.json "
+            "replace the default of --tokens.\n\n"
             "With --json each answer is a line {\"message\": {\"role\", \"content\", for thoughts "
             "\"reasoning_content\"}, \"ended_by\": end, stop, length, full or interrupted, \"prompt_tokens\", "
             "\"cached_tokens\", \"tokens\", \"seed\"}. Answer I has the seed plus I - 1.",

@@ -45,7 +45,7 @@ static void setting_count(struct cli_chat *chat, const char *name, int64_t value
     if (!strcmp(name, "top-k")) s->top_k = (int)value;
     if (!strcmp(name, "repeat-last")) s->repeat_last = (int)value;
     if (!strcmp(name, "seed")) s->seed = (uint64_t)value, chat->answers = 0;
-    if (!strcmp(name, "tokens")) chat->options.tokens = (size_t)value;
+    if (!strcmp(name, "tokens")) chat->options.tokens = (size_t)value, chat->options.max_length = 0;
 }
 
 static bool setting_take(struct cli_chat *chat, const struct chat_setting *s, const char *text) {

@@ -78,6 +78,7 @@ struct cli_chat {
     struct qkv_session *session;
     struct cli_talk_style style;
     struct qkv_generate_options options; /* sampling.seed: of the first answer; each further answer adds 1 */
+    struct cli_rules_read rules;
     struct cli_texts stops;
     json_t *messages;
     int32_t *held; /* the ids that the session holds, and some more */

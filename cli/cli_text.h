@@ -2,6 +2,8 @@
 #ifndef QKV_CLI_TEXT_H
 #define QKV_CLI_TEXT_H
 
+#include <math.h>
+
 #include "cli.h"
 
 /* ---- prompts (attend.c) ------------------------------------------------------------------------------------------ */
@@ -65,6 +67,115 @@ struct cli_sampling {
  * chooses among tokens turns sampling on where the folder asks for the likeliest token; so does `chooses`. */
 void cli_sampling_settle(const struct cli_sampling *sampling, const struct qkv_model *model, bool chooses,
                          struct qkv_generate_options *o);
+
+/* ---- rules for tokens, and searches (token_rules.c) -------------------------------------------------------------- */
+
+/* The options of rules; NULL and negative values are not given. */
+struct cli_rules {
+    const char *suppress, *suppress_first, *bad_words;
+    int64_t min_tokens, no_repeat, source_no_repeat, force_first, force_last;
+    double source_penalty;
+};
+#define CLI_RULES_DEFAULTS                                                                                             \
+    {                                                                                                                  \
+        .min_tokens = -1, .no_repeat = -1, .source_no_repeat = -1, .force_first = -1, .force_last = -1,                \
+        .source_penalty = -1                                                                                           \
+    }
+/* Rows for the option table of a command whose struct `type` has `struct cli_rules` at `field`. */
+#define CLI_RULES_ROW(kind, type, name, argument, field, ...)                                                          \
+    { kind, 0, name, argument, offsetof(type, field), .subject = "rules", __VA_ARGS__ }
+#define CLI_RULES(type, field)                                                                                         \
+    CLI_RULES_ROW(CLI_COUNT, type, "min-tokens", "N", field.min_tokens,                                                \
+                  .help = "a text with fewer new tokens does not end", .high = INT32_MAX,                              \
+                  .before = "0" CLI_FOLDER_VALUE),                                                                     \
+        CLI_RULES_ROW(CLI_COUNT, type, "no-repeat", "N", field.no_repeat,                                              \
+                      .help = "no sequence of N tokens occurs twice in a text (0: off)", .high = INT32_MAX,            \
+                      .before = "0" CLI_FOLDER_VALUE),                                                                 \
+        CLI_RULES_ROW(CLI_TEXT, type, "suppress", "IDS", field.suppress,                                               \
+                      .help = "ids of tokens that are not chosen: \"7 11\"", .before = "none" CLI_FOLDER_VALUE),       \
+        CLI_RULES_ROW(CLI_TEXT, type, "suppress-first", "IDS", field.suppress_first,                                   \
+                      .help = "ids of tokens that are not chosen as the first one",                                    \
+                      .before = "none" CLI_FOLDER_VALUE),                                                              \
+        CLI_RULES_ROW(CLI_TEXT, type, "bad-words", "WORDS", field.bad_words,                                           \
+                      .help = "words that no text has, each the ids of its tokens, with commas between the words: "    \
+                              "\"5, 9 12\"",                                                                           \
+                      .before = "none" CLI_FOLDER_VALUE),                                                              \
+        CLI_RULES_ROW(                                                                                                 \
+            CLI_COUNT, type, "force-first", "N", field.force_first,                                                    \
+            .help = "id of the token that begins each text, after a prompt of one token: with a model of several "     \
+                    "languages, the token of the target language",                                                     \
+            .high = INT32_MAX, .before = "none" CLI_FOLDER_VALUE),                                                     \
+        CLI_RULES_ROW(CLI_COUNT, type, "force-last", "N", field.force_last,                                            \
+                      .help = "id of the token that ends a text of the maximum length", .high = INT32_MAX,             \
+                      .before = "none" CLI_FOLDER_VALUE)
+/* What the options say: lists of ids, and the rules of a model with them. */
+struct cli_id_list {
+    int32_t *ids;
+    size_t count;
+};
+struct cli_rules_read {
+    struct cli_id_list suppressed, suppressed_first, bad_words;
+    struct qkv_token_rules rules;
+    int32_t last;
+};
+/* Reads the texts of the options, before a model is opened. Returns the exit code; free in both cases. */
+int cli_rules_read(const struct cli_rules *given, struct cli_rules_read *read);
+void cli_rules_free(struct cli_rules_read *read);
+/* Gives the rules of the options, else of the model's folder, which `read` owns, and says which settings of the folder
+ * have no effect. Returns the exit code. */
+int cli_rules_settle(const struct cli_rules *given, struct cli_rules_read *read, const struct qkv_model *model,
+                     const struct qkv_token_rules **rules);
+/* Sets how long the continuation is: `tokens` (negative: not given), else what the folder says, which is in `o`. Says
+ * so if the folder asks for beams. */
+void cli_length_settle(int64_t tokens, const struct qkv_model *model, struct qkv_generate_options *o);
+
+/* The options of a search; 0, NULL, negative values and a NaN are not given. */
+struct cli_search {
+    int64_t beam, max_tokens;
+    double length_penalty, repeat_penalty;
+    const char *stopping;
+    struct cli_rules rules;
+};
+#define CLI_SEARCH_DEFAULTS                                                                                            \
+    { .length_penalty = NAN, .repeat_penalty = -1, .rules = CLI_RULES_DEFAULTS }
+/* Rows for the option table of a command whose struct `type` has `struct cli_search search`; `what`: "pairs: ". */
+#define CLI_SEARCH_ROW(kind, type, name, argument, field, ...)                                                         \
+    { kind, 0, name, argument, offsetof(type, search.field), .subject = "search", __VA_ARGS__ }
+#define CLI_SEARCH(type, what)                                                                                         \
+    CLI_SEARCH_ROW(CLI_COUNT, type, "beam", "N", beam,                                                                 \
+                   .help = what "number of hypotheses of the beam search (1: greedy)", .low = 1, .high = 65536,        \
+                   .before = "1" CLI_FOLDER_VALUE),                                                                    \
+        CLI_SEARCH_ROW(CLI_REAL, type, "length-penalty", "A", length_penalty,                                          \
+                       .help = what                                                                                    \
+                       "exponent of the length penalty: a score is log-probability / length^A, with the end token "    \
+                       "in the length (0: off)",                                                                       \
+                       .before = "0.6; for a published model 1" CLI_FOLDER_VALUE),                                     \
+        CLI_SEARCH_ROW(CLI_TEXT, type, "early-stopping", "NAME", stopping, .choice = cli_choose_stopping,              \
+                       .help = what "when a search with beams ends: {}; true: as many results as beams are found; "    \
+                                    "false: and no unfinished one has a better score than the worst of them; never: "  \
+                                    "when no better result is possible",                                               \
+                       .before = "never; for a published model false" CLI_FOLDER_VALUE),                               \
+        CLI_SEARCH_ROW(CLI_COUNT, type, "max-tokens", "N", max_tokens,                                                 \
+                       .help = what "maximum length of a result in tokens, with its end token", .high = INT32_MAX,     \
+                       .before = "what the context allows, at most 3 times the source + 50" CLI_FOLDER_VALUE),         \
+        CLI_SEARCH_ROW(CLI_ABOVE, type, "repeat-penalty", "X", repeat_penalty,                                         \
+                       .help = what "make tokens less likely that the result has already (1: off)",                    \
+                       .high = CLI_ENDLESS, .before = "1" CLI_FOLDER_VALUE),                                           \
+        CLI_SEARCH_ROW(CLI_ABOVE, type, "source-penalty", "X", rules.source_penalty,                                   \
+                       .help = what "make tokens of the source likelier; below 1: less likely (1: off)",               \
+                       .high = CLI_ENDLESS, .before = "1" CLI_FOLDER_VALUE),                                           \
+        CLI_SEARCH_ROW(CLI_COUNT, type, "source-no-repeat", "N", rules.source_no_repeat,                               \
+                       .help = what "no sequence of N tokens of the source occurs in a result (0: off)",               \
+                       .high = INT32_MAX, .before = "0" CLI_FOLDER_VALUE),                                             \
+        CLI_RULES(type, search.rules)
+/* Names of all these options, for rules of a command. */
+#define CLI_RULES_NAMES "min-tokens no-repeat suppress suppress-first bad-words force-first force-last"
+#define CLI_SEARCH_NAMES                                                                                               \
+    "beam length-penalty early-stopping max-tokens repeat-penalty source-penalty source-no-repeat " CLI_RULES_NAMES
+/* Sets a search: the options, else the model's folder, else defaults. Returns the exit code. */
+int cli_search_settle(const struct cli_search *search, struct cli_rules_read *read, const struct qkv_model *model,
+                      struct qkv_search_options *o);
+const char *cli_choose_stopping(const char *option, size_t i);
 
 /* ---- lines of text (lines.c) ------------------------------------------------------------------------------------- */
 

@@ -1,20 +1,22 @@
 /* eval.c: "qkv eval" measures how well a model predicts a text, finds the targets of pairs, or classifies labelled
  * lines. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli_ranks.h"
+#include "cli_text.h"
 
 struct arguments {
     struct cli_texts data;
     const char *pairs, *labeled, *examples, *against;
-    int64_t batch, context, beam, max_tokens, no_repeat;
-    double length_penalty;
+    int64_t batch, context;
+    struct cli_search search;
     bool json, quiet, documents, no_documents;
     struct cli_common common;
 };
 
-static const struct arguments defaults = {.beam = 1, .length_penalty = 0.6};
+static const struct arguments defaults = {.search = CLI_SEARCH_DEFAULTS};
 
 static const struct cli_option options[] = {
     {CLI_READS, 0, "data", "FILE", offsetof(struct arguments, data),
@@ -46,17 +48,7 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 0, "no-documents", NULL, offsetof(struct arguments, no_documents),
      .help = "text: evaluate a run that was trained with --documents without them, each window as one text",
      .subject = "windows"},
-    {CLI_COUNT, 0, "beam", "N", offsetof(struct arguments, beam),
-     .help = "pairs: number of hypotheses of the beam search (1: greedy)", .low = 1, .high = 1 << 16,
-     .subject = "search"},
-    {CLI_REAL, 0, "length-penalty", "X", offsetof(struct arguments, length_penalty),
-     .help = "pairs: exponent of the length penalty: scores are divided by ((5 + length)/6)^X (0: off)",
-     .subject = "search"},
-    {CLI_COUNT, 0, "max-tokens", "N", offsetof(struct arguments, max_tokens),
-     .help = "pairs: maximum length of a target in tokens", .high = 1 << 24,
-     .before = "what the context allows, at most 3 times the source + 50", .subject = "search"},
-    {CLI_COUNT, 0, "no-repeat", "N", offsetof(struct arguments, no_repeat),
-     .help = "pairs: no sequence of N tokens occurs twice in a target (0: off)", .high = 1 << 24, .subject = "search"},
+    CLI_SEARCH(struct arguments, "pairs: "),
     {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), .help = "print the results as JSON",
      .subject = "output"},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress", .subject = "output"},
@@ -68,17 +60,17 @@ CLI_CONDITION(has_no_text, struct arguments, !a->data.count)
 CLI_CONDITION(has_no_pairs, struct arguments, !a->pairs)
 CLI_CONDITION(has_labels, struct arguments, a->labeled)
 CLI_CONDITION(has_other, struct arguments, a->against)
-CLI_CONDITION(is_greedy, struct arguments, a->beam == 1)
+CLI_CONDITION(is_greedy, struct arguments, a->search.beam == 1)
 
 static const struct cli_rule rules[] = {
     {"context", has_no_text, "only a text is cut into windows (--data)"},
     {"documents no-documents", has_no_text, "only a text has documents (--data)"},
     {"against", has_no_text, "only the predictions of a text are compared (--data)"},
     {"batch", has_other, "two models are compared one window at a time"},
-    {"beam length-penalty max-tokens no-repeat", has_no_pairs, "only the targets of pairs are searched for (--pairs)"},
+    {CLI_SEARCH_NAMES, has_no_pairs, "only the targets of pairs are searched for (--pairs)"},
     {"cache", has_no_pairs, "only a search has a cache (--pairs)"},
     {"batch", has_labels, "labelled lines are batched by their lengths"},
-    {"length-penalty", is_greedy, "a greedy search has one result; add --beam N"},
+    {"length-penalty early-stopping", is_greedy, "a greedy search has one result; add --beam N"},
 };
 
 /* ---- a text ------------------------------------------------------------------------------------------------------ */
@@ -310,9 +302,21 @@ static int eval_documents(struct qkv_context *ctx, const struct arguments *a, co
     return CLI_DONE;
 }
 
+/* Sets the search for the targets of pairs. */
+static int eval_search(struct qkv_model *model, const struct arguments *a, struct cli_rules_read *read,
+                       struct qkv_search_options *o) {
+    const int code = cli_search_settle(&a->search, read, model, o);
+    o->sample = false; /* also where the folder samples: a measurement is no draw */
+    o->batch = (size_t)a->batch;
+    if (!code && o->beam == 1 && (!isnan(a->search.length_penalty) || a->search.stopping))
+        return cli_usage("eval: --%s has no effect: a greedy search has one result; add --beam N",
+                         a->search.stopping ? "early-stopping" : "length-penalty");
+    return code;
+}
+
 /* other: NULL: none. */
 static int eval_evaluate(struct qkv_model *model, struct qkv_model *other, const struct arguments *a, bool documents,
-                         struct cli_task *task) {
+                         struct cli_rules_read *read, struct cli_task *task) {
     struct qkv_divergence both;
     struct qkv_evaluation text;
     struct qkv_pairs_evaluation pairs;
@@ -326,11 +330,8 @@ static int eval_evaluate(struct qkv_model *model, struct qkv_model *other, const
                   : qkv_evaluate_text(model, a->data.items, a->data.count, &o, cli_task_progress, task, &text);
     } else if (a->pairs) {
         struct qkv_search_options o = qkv_search_defaults();
-        o.beam = (size_t)a->beam;
-        o.length_penalty = a->length_penalty;
-        o.max_tokens = (size_t)a->max_tokens;
-        o.no_repeat = (size_t)a->no_repeat;
-        o.batch = (size_t)a->batch;
+        const int code = eval_search(model, a, read, &o);
+        if (code) return code;
         status = qkv_evaluate_pairs(model, a->pairs, &o, cli_task_progress, task, &pairs);
     } else if (a->examples) {
         status = qkv_evaluate_examples(model, a->examples, cli_task_progress, task, &labels);
@@ -364,8 +365,8 @@ static int eval_fill(struct qkv_context *ctx, const struct arguments *a, const c
     struct qkv_use_options use = {.size = sizeof use,
                                   .batch = (size_t)a->batch,
                                   .context = (size_t)a->context,
-                                  .width = (size_t)a->beam,
-                                  .max_tokens = (size_t)a->max_tokens,
+                                  .width = (size_t)(a->search.beam ? a->search.beam : 1),
+                                  .max_tokens = (size_t)a->search.max_tokens,
                                   .against = against};
     use.use = a->data.count ? QKV_USE_EVALUATE_TEXT
               : a->pairs    ? QKV_USE_EVALUATE_PAIRS
@@ -396,8 +397,13 @@ static int eval_run(const void *values, const char *const *words, size_t count) 
     struct cli_progress progress;
     struct cli_task task = {.progress = &progress};
     if (!count) return cli_usage("eval: name a model folder: %s eval RUN --data FILE", cli_program);
+    struct cli_rules_read read = {0};
     int code = eval_check(a);
-    if (code) return code;
+    if (!code) code = cli_rules_read(&a->search.rules, &read);
+    if (code) {
+        cli_rules_free(&read);
+        return code;
+    }
     cli_progress_start(&progress, a->quiet || cli_ranks_follow(), false);
     /* the result is one line, so progress lines would only disturb */
     if (progress.kind == CLI_LINES) progress.kind = CLI_SILENT;
@@ -407,8 +413,9 @@ static int eval_run(const void *values, const char *const *words, size_t count) 
     if (code == CLI_DONE) code = eval_documents(ctx, a, words[0], &documents);
     if (code == CLI_DONE) {
         cli_catch_signals();
-        code = eval_evaluate(model, other, a, documents, &task);
+        code = eval_evaluate(model, other, a, documents, &read, &task);
     }
+    cli_rules_free(&read);
     qkv_model_free(model);
     qkv_model_free(other);
     qkv_context_free(ctx);

@@ -11,13 +11,14 @@ struct arguments {
     const char *prompt, *prompt_file, *chat, *system, *end, *long_lines;
     int64_t tokens, samples, count, context;
     struct cli_sampling sampling;
+    struct cli_rules rules;
     struct cli_texts stop;
     bool quiet, ids, json;
     struct cli_common common;
 };
 
 static const struct arguments defaults = {
-    .long_lines = "error", .tokens = 200, .samples = 1, .sampling = CLI_SAMPLING_DEFAULTS};
+    .long_lines = "error", .tokens = -1, .samples = 1, .sampling = CLI_SAMPLING_DEFAULTS, .rules = CLI_RULES_DEFAULTS};
 
 static const struct cli_option options[] = {
     {CLI_TEXT, 'p', "prompt", "TEXT", offsetof(struct arguments, prompt),
@@ -35,7 +36,7 @@ static const struct cli_option options[] = {
      .subject = "input"},
     CLI_LONG(struct arguments, "a prompt"),
     {CLI_COUNT, 'n', "tokens", "N", offsetof(struct arguments, tokens), .help = "maximum number of tokens to generate",
-     .high = INT64_MAX, .subject = "length"},
+     .high = INT64_MAX, .before = "200", .subject = "length"},
     {CLI_COUNT, 0, "context", "N", offsetof(struct arguments, context),
      .help = "maximum number of positions; rotations that depend on the length of a text (scaling dynamic, longrope) "
              "use N as the length",
@@ -52,6 +53,7 @@ static const struct cli_option options[] = {
              "log-probability of each token",
      .subject = "output"},
     CLI_SAMPLING(struct arguments),
+    CLI_RULES(struct arguments, rules),
     {CLI_TEXTS, 0, "stop", "TEXT", offsetof(struct arguments, stop),
      .help = "text that ends the continuation; it is not written", .subject = "length"},
     {CLI_TEXT, 0, "end", "TOKEN", offsetof(struct arguments, end), .help = "special token that ends the continuation",
@@ -74,7 +76,7 @@ CLI_CONDITION(has_no_penalty, struct arguments, a->sampling.repeat_penalty < 0 |
 static const struct cli_rule rules[] = {
     {"prompt prompt-file ids", answers, "the prompt is the talk of --chat"},
     {"system", answers_nothing, "the system speaks in talks; add --chat TEXT"},
-    {"samples count temp top-k top-p min-p repeat-penalty repeat-last seed stop end", makes_nothing,
+    {"samples count temp top-k top-p min-p repeat-penalty repeat-last seed stop end " CLI_RULES_NAMES, makes_nothing,
      "-n 0 makes no tokens"},
     {"samples count top-k top-p min-p seed", is_greedy, "--temp 0 always takes the likeliest token"},
     {"samples count temp top-p min-p seed", always_likeliest, "--top-k 1 always takes the likeliest token"},
@@ -295,11 +297,11 @@ static int prompt_settle(const struct arguments *a, struct qkv_generate_options 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static int generate_all(struct qkv_model *model, const struct arguments *a, enum qkv_long kind,
-                        const struct cli_texts *stops, struct cli_prompt *prompt) {
+                        const struct cli_texts *stops, struct cli_rules_read *read, struct cli_prompt *prompt) {
     struct output output = {.terminal = isatty(STDOUT_FILENO) != 0};
     struct qkv_generate_options o = qkv_generate_defaults();
     cli_sampling_settle(&a->sampling, model, a->samples > 1, &o);
-    o.tokens = (size_t)a->tokens;
+    cli_length_settle(a->tokens, model, &o);
     o.stops = stops->items;
     o.stop_count = stops->count;
     o.long_prompt = kind;
@@ -308,6 +310,7 @@ static int generate_all(struct qkv_model *model, const struct arguments *a, enum
                                    .tokenizer = qkv_model_tokenizer(model),
                                    .context = o.context ? o.context : (size_t)qkv_model_spec(model)->context};
     int code = find_end(model, a->end, &o);
+    if (code == CLI_DONE) code = cli_rules_settle(&a->rules, read, model, &o.rules);
     if (code == CLI_DONE) code = prompt_settle(a, &o, &reader);
     if (code) return code;
     return (a->samples > 1 || a->json ? generate_several : generate_one)(model, a, &o, &reader, &output);
@@ -337,7 +340,9 @@ static int generate_run(const void *values, const char *const *words, size_t cou
     if (a.count && a.samples > 1)
         return cli_usage("generate: --samples and --count are the same; leave one of them out");
     if (a.count) a.samples = a.count;
+    struct cli_rules_read read = {0};
     int code = cli_open(&a.common, &ctx);
+    if (code == CLI_DONE) code = cli_rules_read(&a.rules, &read);
     if (code == CLI_DONE) code = cli_read_long(ctx, a.long_lines, &kind);
     if (code == CLI_DONE) code = prompt_read(&a, &prompt);
     if (code == CLI_DONE) code = generate_load(&a, ctx, words[0], &model);
@@ -347,9 +352,10 @@ static int generate_run(const void *values, const char *const *words, size_t cou
     if (code == CLI_DONE) {
         cli_catch_signals();
         signal(SIGPIPE, SIG_DFL);
-        code = generate_all(model, &a, kind, &stops, &prompt);
+        code = generate_all(model, &a, kind, &stops, &read, &prompt);
     }
     free(stops.items);
+    cli_rules_free(&read);
     cli_talk_close(&style);
     qkv_model_free(model);
     qkv_context_free(ctx);
@@ -369,6 +375,8 @@ const struct cli_command *cli_generate(void) {
             "standard error. Without a prompt, or with an empty one, the text begins at the start of a line. When the "
             "context is full, the older half of the text is dropped. A token is chosen after the repeat penalty, the "
             "temperature, top-k, top-p and min-p, in that order. The same seed gives the same text.\n\n"
+            "The rules of the model's generation_config.json hold unless an option replaces them: -n replaces "
+            "max_new_tokens and max_length, which else replace its default.\n\n"
             "--samples N writes all continuations at the end, each after a line with its number and its seed. Each is "
             "the text that its seed gives alone. As many of them run together as memory allows.\n\n"
             "--temp 0 or --top-k 1 always takes the likeliest token. Then --samples and the other sampling options are "

@@ -1,5 +1,6 @@
 /* translate.c: "qkv translate" turns lines into lines with an encoder-decoder, by greedy search, beam search or
  * sampling. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -9,46 +10,40 @@
 
 struct arguments {
     const char *input, *output, *long_lines;
-    int64_t beam, n_best, max_tokens, no_repeat, batch, top_k, seed;
-    double length_penalty, temperature, top_p;
+    int64_t n_best, batch, top_k, seed;
+    double temperature, top_p;
+    struct cli_search search;
     bool sample, scores, quiet, force, json;
     struct cli_common common;
 };
 
 static const struct arguments defaults = {.long_lines = "error",
-                                          .beam = 1,
                                           .n_best = 1,
-                                          .length_penalty = 0.6,
-                                          .top_k = 0,
+                                          .top_k = -1,
                                           .seed = -1,
-                                          .temperature = 1,
-                                          .top_p = 1};
+                                          .temperature = -1,
+                                          .top_p = -1,
+                                          .search = CLI_SEARCH_DEFAULTS};
 
 static const struct cli_option options[] = {
-    {CLI_COUNT, 0, "beam", "N", offsetof(struct arguments, beam),
-     .help = "number of hypotheses of the beam search (1: greedy)", .low = 1, .high = 65536, .subject = "search"},
     {CLI_COUNT, 0, "n-best", "N", offsetof(struct arguments, n_best),
      .help =
          "number of results to write for each line, best first: line number, rank, score and text, separated by tabs",
      .low = 1, .high = 65536, .subject = "search"},
-    {CLI_REAL, 0, "length-penalty", "A", offsetof(struct arguments, length_penalty),
-     .help = "exponent of the length penalty: a score is log-probability / ((5 + length)/6)^A (0: off)",
-     .subject = "search"},
-    {CLI_COUNT, 0, "max-tokens", "N", offsetof(struct arguments, max_tokens),
-     .help = "maximum length of a result in tokens (0: what the model's context allows, at most 3 times the line's "
-             "tokens + 50)",
-     .high = INT64_MAX, .subject = "search"},
-    {CLI_COUNT, 0, "no-repeat", "N", offsetof(struct arguments, no_repeat),
-     .help = "no sequence of N tokens occurs twice in a result (0: off)", .high = INT32_MAX, .subject = "search"},
+    CLI_SEARCH(struct arguments, ""),
     {CLI_FLAG, 0, "sample", NULL, offsetof(struct arguments, sample),
-     .help = "draw tokens at random instead of searching", .subject = "sampling"},
+     .help = "draw tokens at random instead of searching",
+     .before = "no; yes if the model's generation_config.json has do_sample, and no --beam is given",
+     .subject = "sampling"},
     {CLI_REAL, 0, "temp", "X", offsetof(struct arguments, temperature),
-     .help = "sampling: temperature; 1 is the model's own distribution", .high = CLI_ENDLESS, .subject = "sampling"},
+     .help = "sampling: temperature; 1 is the model's own distribution", .high = CLI_ENDLESS,
+     .before = "1" CLI_FOLDER_VALUE, .subject = "sampling"},
     {CLI_COUNT, 0, "top-k", "N", offsetof(struct arguments, top_k),
-     .help = "sampling: number of likeliest tokens to choose among (0: all)", .high = INT32_MAX, .subject = "sampling"},
+     .help = "sampling: number of likeliest tokens to choose among (0: all)", .high = INT32_MAX,
+     .before = "0" CLI_FOLDER_VALUE, .subject = "sampling"},
     {CLI_ABOVE, 0, "top-p", "X", offsetof(struct arguments, top_p),
      .help = "sampling: choose among the fewest likeliest tokens with a total probability of at least X (1: all)",
-     .high = 1, .subject = "sampling"},
+     .high = 1, .before = "1" CLI_FOLDER_VALUE, .subject = "sampling"},
     {CLI_COUNT, 's', "seed", "N", offsetof(struct arguments, seed), .help = "sampling: seed of the random choices",
      .high = INT64_MAX, .before = "from the clock; shown at the end", .subject = "sampling"},
     {CLI_FLAG, 0, "scores", NULL, offsetof(struct arguments, scores),
@@ -72,14 +67,16 @@ CLI_CONDITION(translate_searches, struct arguments, !a->sample)
 CLI_CONDITION(translate_samples, struct arguments, a->sample)
 CLI_CONDITION(is_greedy, struct arguments, a->temperature == 0)
 CLI_CONDITION(keeps_one, struct arguments, a->top_k == 1)
-CLI_CONDITION(has_one_result, struct arguments, (a->sample ? a->n_best : a->beam) == 1 && !a->scores && !a->json)
+CLI_CONDITION(has_one_result, struct arguments, (a->sample ? a->n_best : a->search.beam) == 1 && !a->scores && !a->json)
+CLI_CONDITION(has_no_beams, struct arguments, a->sample || a->search.beam == 1)
 CLI_CONDITION(writes_scores, struct arguments, a->n_best > 1)
 CLI_CONDITION(writes_json, struct arguments, a->json)
 CLI_CONDITION(writes_no_file, struct arguments, !a->output)
 
 static const struct cli_rule rules[] = {
     {"temp top-k top-p seed", translate_searches, "only sampling chooses; add --sample"},
-    {"beam", translate_samples, "--sample draws instead of searching"},
+    {"beam early-stopping", translate_samples, "--sample draws instead of searching"},
+    {"early-stopping", has_no_beams, "a greedy search ends with its first result; add --beam N"},
     {"top-k top-p seed", is_greedy, "--temp 0 always takes the likeliest token"},
     {"temp top-p seed", keeps_one, "--top-k 1 always takes the likeliest token"},
     {"length-penalty", has_one_result,
@@ -158,45 +155,61 @@ static bool write_line(void *user, size_t line, size_t rank, const char *text, s
     return !cli_stopping && !ferror(w->file);
 }
 
-static int translate_check(const struct arguments *a) {
-    if (!a->sample && a->n_best > a->beam)
-        return cli_usage("translate: --n-best %lld needs --beam %lld or more (or --sample)", (long long)a->n_best,
-                         (long long)a->n_best);
+static int translate_check(bool sample, size_t n_best, size_t beam) {
+    if (!sample && n_best > beam)
+        return cli_usage("translate: --n-best %zu needs --beam %zu or more (or --sample)", n_best, n_best);
     return CLI_DONE;
 }
 
-static void print_statistics(const struct arguments *a, size_t lines, size_t tokens, double seconds, uint64_t seed) {
+/* Sets how tokens are drawn, where they are: the options, else the folder if it samples, else the model's own
+ * distribution. */
+static void translate_sampling(const struct arguments *a, struct qkv_search_options *o) {
+    if (a->sample && !(o->sampling.temperature > 0)) o->sampling.temperature = 1;
+    o->sample |= a->sample;
+    if (o->sample) o->beam = 1;
+    if (a->temperature >= 0) o->sampling.temperature = a->temperature;
+    if (a->top_k >= 0) o->sampling.top_k = (int)a->top_k;
+    if (a->top_p >= 0) o->sampling.top_p = a->top_p;
+    o->sampling.seed = a->seed >= 0 ? (uint64_t)a->seed : (uint64_t)time(NULL);
+}
+
+/* Sets the search: the options, else the model's folder, else defaults. */
+static int translate_settle(struct cli_lines_job *job, const struct arguments *a, struct cli_rules_read *read,
+                            struct qkv_search_options *o) {
+    const bool one = (a->sample ? a->n_best : a->search.beam) <= 1 && !a->scores && !a->json && a->n_best == 1;
+    int code = cli_search_settle(&a->search, read, job->model, o);
+    translate_sampling(a, o);
+    o->n_best = (size_t)a->n_best;
+    o->batch = (size_t)a->batch;
+    o->long_lines = job->long_kind;
+    o->long_count = &job->long_count;
+    if (!code) code = translate_check(o->sample, o->n_best, o->beam);
+    if (!code && one && o->beam == 1 && (!isnan(a->search.length_penalty) || a->search.stopping))
+        code = cli_usage("translate: --%s has no effect: there is one result to a line%s; add --beam N",
+                         a->search.stopping ? "early-stopping" : "length-penalty",
+                         a->search.stopping ? "" : ", and its score is not written");
+    return code;
+}
+
+static void print_statistics(const struct qkv_search_options *o, size_t lines, size_t tokens, double seconds) {
     char text[CLI_NUMBER], seeded[48] = "";
-    if (a->sample) snprintf(seeded, sizeof seeded, "; seed %llu", (unsigned long long)seed);
+    if (o->sample) snprintf(seeded, sizeof seeded, "; seed %llu", (unsigned long long)o->sampling.seed);
     fprintf(stderr, "%s lines in %.2f s (%.0f lines/s, %.0f tokens/s)%s\n", cli_grouped(text, lines), seconds,
             seconds > 0 ? (double)lines / seconds : 0, seconds > 0 ? (double)tokens / seconds : 0, seeded);
 }
 
-static int translate_all(struct cli_lines_job *job, const struct arguments *a, FILE *file) {
+static int translate_all(struct cli_lines_job *job, const struct arguments *a, struct qkv_search_options *o,
+                         FILE *file) {
     struct qkv_model *model = job->model;
     const struct cli_lines *lines = &job->lines;
     struct writer w = {.arguments = a, .file = file, .lines = lines->count, .sources = lines->items};
-    struct qkv_search_options o = qkv_search_defaults();
     size_t tokens = 0;
     int code = CLI_DONE;
-    o.beam = (size_t)a->beam;
-    o.n_best = (size_t)a->n_best;
-    o.length_penalty = a->length_penalty;
-    o.max_tokens = (size_t)a->max_tokens;
-    o.no_repeat = (size_t)a->no_repeat;
-    o.batch = (size_t)a->batch;
-    o.sample = a->sample;
-    o.sampling.temperature = a->temperature;
-    o.sampling.top_k = (int)a->top_k;
-    o.sampling.top_p = a->top_p;
-    o.sampling.seed = a->seed >= 0 ? (uint64_t)a->seed : (uint64_t)time(NULL);
-    o.tokens = &tokens;
-    o.long_lines = job->long_kind;
-    o.long_count = &job->long_count;
+    o->tokens = &tokens;
     w.terminal = isatty(fileno(file)) != 0;
     cli_progress_start(&w.progress, a->quiet || w.terminal, false);
     double start = qkv_clock();
-    enum qkv_status status = qkv_translate(model, (const char *const *)lines->items, lines->count, &o, write_line, &w);
+    enum qkv_status status = qkv_translate(model, (const char *const *)lines->items, lines->count, o, write_line, &w);
     double seconds = qkv_clock() - start;
     cli_progress_clear(&w.progress);
     code = end_object(&w);
@@ -205,7 +218,7 @@ static int translate_all(struct cli_lines_job *job, const struct arguments *a, F
     else if (cli_stopping)
         code = CLI_INTERRUPTED;
     if (code == CLI_DONE && !status) cli_lines_say_long(job);
-    if (code == CLI_DONE && !status && !a->quiet) print_statistics(a, lines->count, tokens, seconds, o.sampling.seed);
+    if (code == CLI_DONE && !status && !a->quiet) print_statistics(o, lines->count, tokens, seconds);
     return code;
 }
 
@@ -227,18 +240,25 @@ static int translate_run(const void *values, const char *const *words, size_t co
                                 .use = {.size = sizeof(struct qkv_use_options),
                                         .use = QKV_USE_TRANSLATE,
                                         .batch = (size_t)a->batch,
-                                        .width = (size_t)(a->sample ? a->n_best : a->beam),
-                                        .max_tokens = (size_t)a->max_tokens}};
+                                        .width = (size_t)(a->sample        ? a->n_best
+                                                          : a->search.beam ? a->search.beam
+                                                                           : 1),
+                                        .max_tokens = (size_t)a->search.max_tokens}};
     struct cli_output output = {0};
+    struct cli_rules_read read = {0};
+    struct qkv_search_options o = qkv_search_defaults();
     if (!count) return cli_usage("translate: name a model folder: %s translate MODEL \"a line of text\"", cli_program);
-    int code = translate_check(a);
+    int code = a->search.beam ? translate_check(a->sample, (size_t)a->n_best, (size_t)a->search.beam) : CLI_DONE;
+    if (code == CLI_DONE) code = cli_rules_read(&a->search.rules, &read);
     if (code == CLI_DONE) code = cli_lines_open(&job, translate_suits);
+    if (code == CLI_DONE) code = translate_settle(&job, a, &read, &o);
     if (code == CLI_DONE) code = cli_lines_output(&job, &output); /* may wait for a reader */
     if (code == CLI_DONE) {
         cli_catch_signals();
-        code = translate_all(&job, a, output.file);
+        code = translate_all(&job, a, &o, output.file);
     }
     code = cli_output_end(&output, code);
+    cli_rules_free(&read);
     cli_lines_close(&job);
     return code;
 }
@@ -255,7 +275,9 @@ const struct cli_command *cli_translate(void) {
             "line that --long skips. The result of a line does not depend on the other lines; in bf16 it can differ by "
             "rounding.\n\n"
             "With --n-best N each line that is not blank gives up to N lines: the number of the line, the rank, the "
-            "score and the text, separated by tabs. At the end the speed is printed on standard error.",
+            "score and the text, separated by tabs. At the end the speed is printed on standard error.\n\n"
+            "A published model says in its generation_config.json how it is searched: its beams, lengths, penalties "
+            "and rules hold unless an option replaces them.",
         .examples = "qkv translate g2p/ \"hello\" --beam 5 --n-best 3\n"
                     "qkv translate g2p/ --beam 5 --input words.txt --output sounds.txt\n"
                     "sort words.txt | qkv translate g2p/ -q | less\n"

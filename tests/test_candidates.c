@@ -11,7 +11,8 @@ enum { V = 40, VOCAB = 37, ROWS = 4, LENGTH = 6, SOURCES = 3, MOST = 10 };
 struct source {
     float scores[ROWS * V];
     double sums[ROWS];
-    int32_t ids[ROWS * LENGTH], banned[LENGTH];
+    float changed[VOCAB];
+    int32_t ids[ROWS * LENGTH];
     struct qkv_candidate best[MOST];
 };
 
@@ -47,8 +48,8 @@ static size_t expect(const struct qkv_step_candidates *step, const struct qkv_co
         const float *scores = s->scores + r * V;
         const double lse = (double)ctx->kernels->log_sum_exp(scores, V);
         for (int32_t id = 0; id < VOCAB; id++) {
-            bool barred = repeats(s->ids + r * s->stride, s->length, step->no_repeat, id);
-            for (size_t i = 0; i < step->barred_count; i++) barred = barred || step->barred[i] == id;
+            bool barred = repeats(s->text.ids + r * s->stride, s->text.count, step->rules->tokens.no_repeat, id);
+            for (size_t i = 0; i < step->barred.count; i++) barred = barred || step->barred.ids[i] == id;
             if (!barred) all[count++] = (struct qkv_candidate){s->sums[r] - lse + (double)scores[id], (int32_t)r, id};
         }
     }
@@ -64,25 +65,24 @@ static void test_likeliest(void **state) {
     struct qkv_candidate all[ROWS * V];
     struct qkv_random random = qkv_random_start(test_seed(), 0);
     for (size_t round = 0; round < 200; round++) {
+        struct qkv_score_rules rules = {.tokens = qkv_token_rules_defaults(), .penalty = 1};
+        rules.tokens.no_repeat = round % 4;
         const struct qkv_step_candidates step = {.sources = found,
                                                  .count = SOURCES,
                                                  .V = V,
                                                  .vocab = VOCAB,
                                                  .most = MOST,
-                                                 .no_repeat = round % 4,
-                                                 .first = -1,
-                                                 .barred = barred,
-                                                 .barred_count = round % 3};
+                                                 .rules = &rules,
+                                                 .barred = {barred, round % 3}};
         for (size_t i = 0; i < SOURCES; i++) {
             struct source *s = &sources[i];
             fill_source(s, &random);
             found[i] = (struct qkv_continuation){.scores = s->scores,
                                                  .rows = 1 + (round + i) % ROWS,
                                                  .sums = s->sums,
-                                                 .ids = s->ids,
-                                                 .length = round % (LENGTH + 1),
+                                                 .text = {.ids = s->ids, .count = 1 + round % LENGTH, .prompt = 1},
                                                  .stride = LENGTH,
-                                                 .banned = s->banned,
+                                                 .changed = round % 4 ? s->changed : NULL,
                                                  .best = s->best};
         }
         assert_ok(ctx, QKV_STEP_OF(ctx, candidates, &step));
@@ -110,14 +110,16 @@ static void test_edges(void **state) {
         found[i] = (struct qkv_continuation){.scores = sources[i].scores,
                                              .rows = 1,
                                              .sums = sources[i].sums,
-                                             .ids = sources[i].ids,
+                                             .text = {.ids = sources[i].ids, .count = 1, .prompt = 1},
                                              .stride = LENGTH,
-                                             .banned = sources[i].banned,
+                                             .changed = sources[i].changed,
                                              .best = sources[i].best};
     }
     sources[1].scores[5] = NAN;
-    assert_ok(
-        ctx, QKV_STEP(ctx, candidates, .sources = found, .count = 2, .V = V, .vocab = VOCAB, .most = MOST, .first = 9));
+    struct qkv_score_rules rules = {.tokens = qkv_token_rules_defaults(), .penalty = 1};
+    rules.tokens.first = 9;
+    assert_ok(ctx, QKV_STEP(ctx, candidates, .sources = found, .count = 2, .V = V, .vocab = VOCAB, .most = MOST,
+                            .rules = &rules));
     assert_int_equal(found[0].count, 1);
     assert_int_equal(found[0].best[0].id, 9);
     assert_true(found[0].best[0].log_probability == sources[0].sums[0] && !found[0].broken);

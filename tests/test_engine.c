@@ -45,6 +45,8 @@ struct asked {
     int32_t ids[CONTEXT];
     struct qkv_generate_options options;
     const char *stops[2];
+    struct qkv_token_rules rules;
+    int32_t listed[4];
     size_t answers;
 };
 struct heard {
@@ -81,6 +83,14 @@ static void make_requests(struct qkv_random *r, struct asked *asked, size_t coun
         a->stops[0] = "e", a->stops[1] = "zq";
         a->options.stops = a->stops;
         a->options.stop_count = i % 6 == 5 ? 2 : 0;
+        if (i % 4 != 3) continue;
+        a->rules = qkv_token_rules_defaults();
+        fixture_ids(r, a->listed, 3, V);
+        a->listed[3] = -1;
+        a->rules.no_repeat = 1 + i % 2, a->rules.min_tokens = 3;
+        a->rules.suppressed = (struct qkv_token_list){a->listed, 2};
+        a->rules.bad_words = (struct qkv_token_list){a->listed + 2, 2};
+        a->options.rules = &a->rules;
     }
 }
 
@@ -145,10 +155,17 @@ static void crowd_hear(struct crowd *c) {
 
 static void crowd_submit(struct crowd *c, size_t i) {
     struct qkv_engine_request r = qkv_engine_request_defaults();
-    r.options = &c->asked[i].options;
-    r.answers = c->asked[i].answers;
+    struct asked own = c->asked[i]; /* gone after the call: an engine copies what it needs */
+    own.options.ids = own.ids;
+    own.options.stops = own.stops;
+    own.rules.suppressed.ids = own.listed;
+    own.rules.bad_words.ids = own.listed + 2;
+    if (own.options.rules) own.options.rules = &own.rules;
+    r.options = &own.options;
+    r.answers = own.answers;
     r.log_probabilities = true;
-    if (qkv_engine_submit(c->engine, &r, &c->ids[i])) fail_msg("%zu ids", c->asked[i].options.id_count);
+    if (qkv_engine_submit(c->engine, &r, &c->ids[i])) fail_msg("%zu ids", own.options.id_count);
+    memset(&own, 0x55, sizeof own);
     c->open += r.answers;
 }
 

@@ -452,12 +452,10 @@ static void notes_say_what_the_file_does_not_have(void **state) {
     struct qkv_model *model = make_llama(*state, 1, 32);
     struct qkv_gguf_options o = qkv_gguf_defaults();
     struct qkv_gguf_notes *list;
-    model->generation = (struct qkv_model_generation){.given = true,
-                                                      .sampling = {.temperature = 0.5, .repeat_penalty = 1},
-                                                      .ends = {2, 3, 4, 5, 6, 7},
-                                                      .end_count = 6,
-                                                      .start = -1,
-                                                      .first = -1};
+    qkv_model_generation_clear(&model->generation);
+    model->generation.given = true;
+    model->generation.sampling = (struct qkv_sampling){.temperature = 0.5, .repeat_penalty = 1};
+    for (int32_t id = 2; id < 8; id++) model->generation.ends[model->generation.end_count++] = id;
     char *notes = write_model(model, NULL, test_path("notes.gguf"));
     if (!strstr(notes, "the file does not have all of the model's settings of sampling (generation_config.json)\n") ||
         !strstr(notes, "the file does not have 3 of the tokens that end a text\n") ||

@@ -252,16 +252,15 @@ static size_t run_beams(struct qkv_model *m, float *scores) {
     o.beam = 4, o.n_best = 4, o.max_tokens = 30;
     for (size_t i = 0; i < 3; i++) fixture_ids(&random, ids[i], 20, 17);
     const int32_t end = 2, begin = 1;
-    const struct qkv_search_job job = {
-        .ids = {.begin = begin, .first = -1, .ends = &end, .end_count = 1, .barred = &begin, .barred_count = 1},
-        .vocab = SIZE_MAX,
-        .sources = sources,
-        .lengths = lengths,
-        .what = "source",
-        .count = 3,
-        .options = &o,
-        .take = take_hypotheses,
-        .user = &f};
+    const struct qkv_search_job job = {.ids = {.begin = begin, .ends = {&end, 1}, .barred = {&begin, 1}},
+                                       .vocab = SIZE_MAX,
+                                       .sources = sources,
+                                       .lengths = lengths,
+                                       .what = "source",
+                                       .count = 3,
+                                       .options = &o,
+                                       .take = take_hypotheses,
+                                       .user = &f};
     assert_ok(ctx, qkv_search_run(m, &job));
     assert_true(f.count > 50);
     return SCORES * V;

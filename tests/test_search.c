@@ -61,8 +61,7 @@ static struct qkv_search_ids ids_of(int32_t begin, int32_t end) {
     int32_t *to = ends + used % 2, *bar = barred + used % 2;
     used++;
     *to = end, *bar = begin;
-    return (struct qkv_search_ids){
-        .begin = begin, .first = -1, .ends = to, .end_count = 1, .barred = bar, .barred_count = 1};
+    return (struct qkv_search_ids){.begin = begin, .ends = {to, 1}, .barred = {bar, 1}};
 }
 
 static enum qkv_status search(struct qkv_model *m, const int32_t *const *sources, const size_t *lengths, size_t count,
@@ -108,13 +107,14 @@ static void expect_greedy(struct qkv_model *m, const int32_t *source, size_t n, 
         for (int i = 0; i < V; i++)
             if (i != BEGIN && scores[i] > scores[best]) best = i;
         bool end = best == END;
-        if (end || T > most) {
-            assert_int_equal(f->count, T - 1);
-            assert_memory_equal(f->ids, target + 1, (T - 1) * sizeof *target);
+        if (end || T == most) {
+            target[T] = best;
+            assert_int_equal(f->count, T - end);
+            assert_memory_equal(f->ids, target + 1, (T - end) * sizeof *target);
             assert_int_equal(f->ended, end);
-            if (end) sum += p[END];
+            sum += p[best];
             assert_true(fabs(f->log_probability - sum) < 1e-4 * (1 + fabs(sum)));
-            assert_true(fabs(f->score - f->log_probability / pow((5 + (double)(T - !end)) / 6, 0.6)) < 1e-9);
+            assert_true(fabs(f->score - f->log_probability / pow((double)T, 0.6)) < 1e-9);
             return;
         }
         sum += p[best];
@@ -169,7 +169,8 @@ static void test_greedy_random(void **state) {
 
 /* ---- every target ----------------------------------------------------------------------------------------------- */
 
-enum { SHORT = 3 }; /* longest target: 3^0 + … + 3^3 = 40 of them end, as nothing begins twice */
+/* Most tokens of a target: 3^0 + … + 3^3 = 40 targets end, as nothing begins twice, and 3^4 = 81 are cut. */
+enum { SHORT = 4, ENDED = 40, CUT = 81 };
 
 struct enumeration {
     struct qkv_model *m;
@@ -188,11 +189,18 @@ static void enumerate(struct enumeration *e, size_t T, double sum) {
     struct found *f = &e->of[e->count++];
     *f = (struct found){.count = T - 1, .log_probability = sum + p[END], .ended = true};
     memcpy(f->ids, e->target + 1, (T - 1) * sizeof *f->ids);
-    f->score = f->log_probability / pow((5 + (double)T) / 6, e->penalty);
-    for (int id = 0; id < 5 && T <= SHORT; id++) {
+    f->score = f->log_probability / pow((double)T, e->penalty);
+    for (int id = 0; id < 5; id++) {
         if (id == END || id == BEGIN) continue;
         e->target[T] = id;
-        enumerate(e, T + 1, sum + p[id]);
+        if (T < SHORT) {
+            enumerate(e, T + 1, sum + p[id]);
+            continue;
+        }
+        f = &e->of[e->count++];
+        *f = (struct found){.count = T, .log_probability = sum + p[id]};
+        memcpy(f->ids, e->target + 1, T * sizeof *f->ids);
+        f->score = f->log_probability / pow((double)T, e->penalty);
     }
 }
 
@@ -219,16 +227,16 @@ static void test_exhaustive(void **state) {
             e = (struct enumeration){.m = m, .source = s.at[k], .n = s.lengths[k], .penalty = penalties[i]};
             e.target[0] = BEGIN;
             enumerate(&e, 1, 0);
-            assert_int_equal(e.count, 40);
+            assert_int_equal(e.count, ENDED + CUT);
             qsort(e.of, e.count, sizeof *e.of, by_score);
             assert_int_equal(r.counts[k], 8);
             for (size_t n = 0; n < 8; n++) {
                 const struct found *got = &r.of[k][n], *want = &e.of[n];
-                assert_true(got->ended);
                 assert_true(fabs(got->score - want->score) < 1e-4);
                 if (n < 7 && want->score - e.of[n + 1].score > 1e-3 &&
                     (n == 0 || e.of[n - 1].score - want->score > 1e-3)) {
                     assert_int_equal(got->count, want->count);
+                    assert_int_equal(got->ended, want->ended);
                     assert_memory_equal(got->ids, want->ids, want->count * sizeof *want->ids);
                 }
             }
@@ -375,6 +383,19 @@ static void test_refusals(void **state) {
     REFUSES(o.batch = 100000, "batch is 100000");
     REFUSES((o.sample = true, o.beam = 2), "sampling has no beam");
     REFUSES((o.sample = true, o.sampling.top_p = 2), "top_p is 2");
+    REFUSES(o.stopping = (enum qkv_stopping)7, "stopping is 7; it must be never, false or true");
+    REFUSES(o.sampling.repeat_penalty = 0, "repeat_penalty is 0");
+    struct qkv_token_rules rules;
+#define REFUSES_RULE(change, part)                                                                                     \
+    rules = qkv_token_rules_defaults();                                                                                \
+    change;                                                                                                            \
+    REFUSES(o.rules = &rules, part)
+    REFUSES_RULE(rules.source_penalty = NAN, "source_penalty is nan; it must be greater than 0");
+    REFUSES_RULE(rules.first = 5, "first is 5; it must be a token, 0 to 4, or -1 for any");
+    REFUSES_RULE(rules.last.count = 2, "last has 2 ids, but its list is NULL");
+    REFUSES_RULE(rules.suppressed.count = 1, "suppressed has 1 ids, but its list is NULL");
+    REFUSES_RULE(rules.bad_words.count = 1, "bad_words has 1 ids, but its list is NULL");
+    REFUSES_RULE(rules.size = 0, "qkv_token_rules says that it has 0 bytes");
     REFUSES(s.lengths[2] = 25, "source 3 has 25 tokens with its end, but the model's context holds 24");
     REFUSES(s.lengths[2] = 0, "source 3 is empty");
     s.lengths[2] = 1;

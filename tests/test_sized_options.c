@@ -510,6 +510,21 @@ static void changed_options_go_back_into_the_program_s_struct(void **state) {
     longer.newer = 1, longer.known.end_id = 5;
     assert_false(qkv_generate_settings(model, &longer.known));
     assert_int_equal(longer.known.end_id, 5);
+
+    struct {
+        struct qkv_token_rules known;
+        size_t newer;
+    } rules;
+    qkv_token_rules_init(&rules.known, sizeof rules);
+    assert_int_equal(rules.newer, 0);
+    rules.known.min_tokens = 5;
+    qkv_model_token_rules(model, &rules.known);
+    assert_int_equal(rules.known.min_tokens, 0);
+    assert_int_equal(rules.known.first, -1);
+    assert_int_equal(rules.known.size, sizeof rules);
+    rules.newer = 1, rules.known.min_tokens = 5;
+    qkv_model_token_rules(model, &rules.known);
+    assert_int_equal(rules.known.min_tokens, 5);
 }
 
 /* The options that the program's struct lacks are as in the recipe with which its others began. */

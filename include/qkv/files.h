@@ -52,7 +52,8 @@
       "The spec: layers, widths, heads, norms. In a published model, the config.json of Hugging Face transformers.",   \
       "When a run begins or a model is made or exported.", "No: without it the model cannot be read.")                 \
     X(QKV_GENERATION_FILE,                                                                                             \
-      "The tokens that end a text, and how the model's authors choose tokens: temperature, top-k, top-p.",             \
+      "The tokens that end a text, and how the model's authors choose tokens: temperature, top-k, top-p, beams, "      \
+      "lengths, tokens that are forced or excluded.",                                                                  \
       "When a run begins from a published model, and by its export.",                                                  \
       "Yes, but texts may then not end where they should.")                                                            \
     X(QKV_ROLES_FILE, "The roles of tokens: which ones begin and end a text; and the template of a chat.",             \

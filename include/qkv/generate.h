@@ -103,6 +103,51 @@ QKV_API enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sam
                                    size_t vocab, const int32_t *history, size_t history_count, uint64_t draw,
                                    int32_t *id);
 
+/* Experimental: a list of token ids, of the program. */
+struct qkv_token_list {
+    const int32_t *ids;
+    size_t count;
+};
+/* Experimental: rules for the tokens of a text. Each has the meaning of a key of generation_config.json, named at its
+ * end, and changes the scores before a token is chosen: by greedy choice, by beams and by sampling, in the order of
+ * transformers. A penalty changes scores; in a search with a beam wider than 1, log-probabilities. All other rules
+ * exclude tokens. The length of a text counts its prompt; for an encoder-decoder, that is the token that targets begin
+ * with. The source is what the encoder reads; for a decoder alone, the prompt. Ids that the model does not have are
+ * ignored. */
+struct qkv_token_rules {
+    size_t size;             /* sizeof(struct qkv_token_rules), set by qkv_token_rules_defaults */
+    size_t min_length;       /* a text that is shorter does not end (min_length) */
+    size_t min_tokens;       /* a text with fewer new tokens does not end (min_new_tokens) */
+    size_t no_repeat;        /* n > 0: no n tokens in a row occur twice (no_repeat_ngram_size) */
+    size_t source_no_repeat; /* n > 0: no n tokens in a row of the source occur (encoder_no_repeat_ngram_size) */
+    /* tokens of the source get likelier, as the repeat penalty makes tokens less likely; below 1: less likely; 1: off
+     * (encoder_repetition_penalty) */
+    double source_penalty;
+    int32_t first;                    /* the token that follows a prompt of one token; -1: any (forced_bos_token_id) */
+    struct qkv_token_list last;       /* the token at the maximum length is one of these (forced_eos_token_id) */
+    struct qkv_token_list suppressed; /* never chosen (suppress_tokens) */
+    struct qkv_token_list suppressed_first; /* not chosen as the first new token, or, after `first`, as the second
+                                             * (begin_suppress_tokens) */
+    struct qkv_token_list bad_words; /* words that do not occur, of one or more ids, each followed by -1; one that is
+                                      * an end token alone is ignored (bad_words_ids) */
+};
+/* Experimental: source_penalty 1, first -1, everything else off. */
+QKV_API void qkv_token_rules_init(struct qkv_token_rules *rules, size_t size);
+static inline struct qkv_token_rules qkv_token_rules_defaults(void) {
+    struct qkv_token_rules rules;
+    qkv_token_rules_init(&rules, sizeof rules);
+    return rules;
+}
+#ifdef QKV_EXPERIMENTAL
+/* Experimental: gives the rules of the model's folder, or the defaults if it has none. The lists are the model's.
+ * `rules` begins with its size. */
+QKV_API void qkv_model_token_rules(const struct qkv_model *model, struct qkv_token_rules *rules);
+/* Experimental: the keys of the model's generation_config.json that would change texts and that the library does not
+ * have, with commas between them; "": there are none. num_beams is one of them where do_sample is true, as tokens are
+ * drawn without beams. Owned by the model. */
+QKV_API const char *qkv_model_unread_settings(const struct qkv_model *model);
+#endif
+
 /* A token that was generated. */
 struct qkv_made_token {
     size_t index; /* its place in the continuation, from 0 */
@@ -145,6 +190,10 @@ struct qkv_generate_options {
     void *take_user;
     qkv_take_prompt *take_prompt; /* NULL: none */
     void *prompt_user;
+    const struct qkv_token_rules *rules; /* experimental: NULL: those of the model's folder */
+    /* experimental: the maximum length of the text with its prompt; 0: none. A prompt that is not shorter is
+     * QKV_ARGUMENT */
+    size_t max_length;
 };
 /* qkv_sampling_defaults, 200 tokens, no stops, no end token; a prompt longer than the context is an error. */
 QKV_API void qkv_generate_options_init(struct qkv_generate_options *options, size_t size);
@@ -156,7 +205,8 @@ static inline struct qkv_generate_options qkv_generate_defaults(void) {
 #ifdef QKV_EXPERIMENTAL
 /* Experimental: sets the end tokens of a model in `options`, and the sampling except its seed if the model's folder
  * defines it; returns whether the folder does. Published folders define it, and so do folders that were trained or
- * exported from one: sampling if do_sample is true in generation_config.json, else greedy. The end tokens come from the
+ * exported from one: sampling if do_sample is true in generation_config.json, else greedy. max_new_tokens of that file
+ * becomes `tokens`; without it, max_length becomes `max_length`, and `tokens` is SIZE_MAX. The end tokens come from the
  * first of these that has any: generation_config.json; the published config.json; the tokenizer's configuration; the
  * token <|endoftext|>; the end token of the tokenizer's roles, if the tokenizer's template begins texts and does not
  * end them. Ids that the model does not have are left out. */

@@ -165,26 +165,39 @@ QKV_API void qkv_decoder_truncate(struct qkv_decoder *decoder, size_t row, size_
 
 /* ---- search ------------------------------------------------------------------------------------------------------ */
 
+/* Experimental: when a search with a beam wider than 1 ends. As early_stopping of generation_config.json. */
+enum qkv_stopping {
+    QKV_STOPPING_NEVER, /* no unfinished hypothesis can reach the n_best any more */
+    /* `beam` hypotheses are finished, and the best unfinished one, scored at its present length, is not better than the
+     * worst of them (early_stopping false) */
+    QKV_STOPPING_FALSE,
+    QKV_STOPPING_TRUE /* `beam` hypotheses are finished */
+};
+/* Experimental: "never", "false" or "true"; NULL past the last. Any thread. */
+QKV_API const char *qkv_stopping_name(enum qkv_stopping stopping);
 struct qkv_search_options {
     size_t size;   /* sizeof(struct qkv_search_options), set by qkv_search_defaults */
     size_t beam;   /* number of hypotheses; 1: greedy */
     size_t n_best; /* number of hypotheses in the result; at most beam (sampling: any number) */
-    /* a: the score is log-probability / ((5 + length)/6)^a (Wu et al. 2016); 0: the log-probability */
+    /* a: the score is log-probability / n^a, for n tokens with the end; 0: the log-probability. (length_penalty of
+     * generation_config.json) */
     double length_penalty;
-    /* Longest target; 0: 3 × source + 50, at most the model's context allows. Rotations that depend on the length of a
-     * sequence use it plus 1, source by source. */
+    /* Longest target in tokens, its end included; 0: 3 × source + 50, at most the model's context allows. Rotations
+     * that depend on the length of a sequence use it plus 1, source by source. */
     size_t max_tokens;
-    size_t no_repeat; /* n > 0: no n tokens in a row occur twice in a hypothesis */
+    size_t no_repeat; /* n > 0: no n tokens in a row occur twice in a hypothesis; 0: as `rules` has it */
     bool sample; /* draw tokens with `sampling` instead of searching; each hypothesis of each line has its own seed */
-    struct qkv_sampling sampling;
-    size_t batch;   /* number of sources in one batch; 0: 32. Results do not depend on it */
-    size_t *tokens; /* the number of tokens of all results, ends included, is added to it; may be NULL */
+    struct qkv_sampling sampling; /* a search has its repeat penalty alone */
+    size_t batch;                 /* number of sources in one batch; 0: 32. Results do not depend on it */
+    size_t *tokens;               /* the number of tokens of all results, ends included, is added to it; may be NULL */
     /* Experimental, for qkv_translate: the rule for lines with more tokens than the context. The number of such lines
      * is added to *long_count (may be NULL). A skipped line gives the same as a blank one. */
     enum qkv_long long_lines;
     size_t *long_count;
+    const struct qkv_token_rules *rules; /* experimental: NULL: those of the model's folder */
+    enum qkv_stopping stopping;          /* experimental */
 };
-/* Beam 1, n_best 1, length_penalty 0.6, everything else off. */
+/* Beam 1, n_best 1, length_penalty 0.6, stopping never, everything else off. */
 QKV_API void qkv_search_options_init(struct qkv_search_options *options, size_t size);
 static inline struct qkv_search_options qkv_search_defaults(void) {
     struct qkv_search_options options;
@@ -192,17 +205,27 @@ static inline struct qkv_search_options qkv_search_defaults(void) {
     return options;
 }
 
+#ifdef QKV_EXPERIMENTAL
+/* Experimental: sets beam, length_penalty, stopping, max_tokens, sample and the sampling except its seed as the model's
+ * folder defines them, with the defaults of transformers for what it leaves out (length_penalty 1, early_stopping
+ * false); returns whether the folder defines them. A folder of a run that began without a published model does not, and
+ * changes nothing. A folder with do_sample has beam 1. */
+QKV_API bool qkv_search_settings(const struct qkv_model *model, struct qkv_search_options *options);
+#endif
+
 struct qkv_hypothesis {
     const int32_t *ids; /* without begin and end tokens */
     size_t count;
-    double log_probability; /* sum over all tokens, the end included */
-    double score;           /* log_probability with the length penalty; hypotheses are sorted by it */
-    bool ended;             /* false: cut off at max_tokens */
+    /* sum over all tokens, the end included; with a beam wider than 1, as penalties and forced tokens changed it */
+    double log_probability;
+    double score; /* log_probability with the length penalty; hypotheses are sorted by it */
+    bool ended;   /* false: cut off at max_tokens */
 };
 /* Searches the best targets of `count` sources; sources[i] are lengths[i] ids, the end included. `take` gets the n_best
  * hypotheses of each source (fewer if there are fewer), best first, source by source in order; it returns false to
- * stop. The search of a source ends when no unfinished hypothesis can reach its n_best; a greedy search ends with its
- * first finished hypothesis. At the longest target, unfinished hypotheses are cut off. Fails with QKV_ARGUMENT,
+ * stop. Each step takes the likeliest continuations of the hypotheses; those that end are finished if they are among
+ * the first `beam`. `stopping` says when the search of a source ends; a greedy search ends with its first finished
+ * hypothesis. At the longest target, the first `beam` continuations are finished as they are. Fails with QKV_ARGUMENT,
  * QKV_MEMORY, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 typedef bool qkv_take_hypotheses(void *user, size_t source, const struct qkv_hypothesis *hypotheses, size_t count);
 QKV_API enum qkv_status qkv_search(struct qkv_model *model, const int32_t *const *sources, const size_t *lengths,

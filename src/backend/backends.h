@@ -48,8 +48,15 @@ extern const struct qkv_backend qkv_backend_cpu, qkv_backend_dry;
 QKV_STEP_LIST(QKV_CPU_STEP_DECLARE)
 #undef QKV_CPU_STEP_DECLARE
 
-/* Writes the tokens that would repeat n tokens of `length` ids, and returns how many they are: at most length. n 0:
- * none (cpu_candidates.c). */
-size_t qkv_repeats(const int32_t *ids, size_t length, size_t n, int32_t *banned);
+/* ---- rules for the next token (score_rules.c) ---- */
+
+/* Whether any rule is on. */
+bool qkv_score_changes(const struct qkv_score_rules *rules);
+/* Writes the scores `from` (vocab) as the rules change them to `to`. Penalties work on what a score has more than
+ * `shift`, and a forced token gets the score `shift`. */
+void qkv_score_apply(const struct qkv_score_rules *rules, const struct qkv_score_text *text, double shift,
+                     const float *from, float *to, size_t vocab);
+/* The only tokens that may follow a text; none: any may. They point into the rules. */
+struct qkv_token_list qkv_score_forced(const struct qkv_score_rules *rules, const struct qkv_score_text *text);
 
 #endif

@@ -48,19 +48,16 @@ static void sort_candidates(struct qkv_continuation *s) {
     s->count = count;
 }
 
-size_t qkv_repeats(const int32_t *ids, size_t length, size_t n, int32_t *banned) {
-    size_t count = 0;
-    if (n == 0 || length < n) return 0;
-    const int32_t *last = ids + length - (n - 1);
-    for (size_t at = 0; at + n <= length; at++)
-        if (memcmp(ids + at, last, (n - 1) * sizeof *ids) == 0) banned[count++] = ids[at + n - 1];
-    return count;
+static bool listed(struct qkv_token_list list, int32_t id) {
+    for (size_t i = 0; i < list.count; i++)
+        if (list.ids[i] == id) return true;
+    return false;
 }
 
-static bool listed(const int32_t *ids, size_t count, int32_t id) {
-    for (size_t i = 0; i < count; i++)
-        if (ids[i] == id) return true;
-    return false;
+static struct qkv_score_text text_of(const struct qkv_continuation *s, size_t row) {
+    struct qkv_score_text text = s->text;
+    text.ids += row * s->stride;
+    return text;
 }
 
 /* Adds the likeliest continuations of a row to the heap. */
@@ -74,21 +71,34 @@ static void scan_row(const struct qkv_context *ctx, const struct qkv_step_candid
     }
     double base = s->sums[row] - lse;
     float threshold = -INFINITY;
-    if (s->length == 0 && step->first >= 0) { /* the only choice, with log-probability 0 */
-        add_candidate(s, (struct qkv_candidate){s->sums[row], (int32_t)row, step->first}, step->most);
-        return;
+    if (s->changed) {
+        const struct qkv_score_text text = text_of(s, row);
+        qkv_score_apply(step->rules, &text, step->greedy ? 0 : lse, scores, s->changed, step->vocab);
+        scores = s->changed;
     }
-    const size_t banned = qkv_repeats(s->ids + row * s->stride, s->length, step->no_repeat, s->banned);
     for (size_t i = 0; i < step->vocab; i++) {
         const int32_t id = (int32_t)i;
-        if (!(scores[i] >= threshold) || scores[i] == -INFINITY || listed(s->banned, banned, id)) continue;
-        if (listed(step->barred, step->barred_count, id)) continue;
+        if (!(scores[i] >= threshold) || scores[i] == -INFINITY || listed(step->barred, id)) continue;
         const struct qkv_candidate c = {.log_probability = base + (double)scores[i], .row = (int32_t)row, .id = id};
         add_candidate(s, c, step->most);
         if (s->count == step->most) {
             double worst = s->best[0].log_probability - base;
             threshold = (float)(worst - 1e-4 - 1e-6 * (fabs(worst) + fabs(base)));
         }
+    }
+}
+
+/* Gives candidates the log-probabilities of the model; a forced token has 0. */
+static void restore_probabilities(const struct qkv_context *ctx, const struct qkv_step_candidates *step,
+                                  struct qkv_continuation *s) {
+    for (size_t i = 0; i < s->count; i++) {
+        struct qkv_candidate *c = &s->best[i];
+        const size_t row = (size_t)c->row;
+        const float *scores = s->scores + row * step->V;
+        const struct qkv_score_text text = text_of(s, row);
+        c->log_probability = s->sums[row];
+        if (!qkv_score_forced(step->rules, &text).count)
+            c->log_probability += (double)scores[c->id] - (double)ctx->kernels->log_sum_exp(scores, step->V);
     }
 }
 
@@ -100,6 +110,7 @@ static void candidates_source(void *argument, size_t i, int thread) {
     s->count = 0;
     for (size_t row = 0; row < s->rows && !s->broken; row++) scan_row(w->ctx, step, s, row);
     sort_candidates(s);
+    if (s->changed && step->greedy && !s->broken) restore_probabilities(w->ctx, step, s);
 }
 
 enum qkv_status qkv_cpu_candidates(struct qkv_context *ctx, const void *call) {

@@ -1,17 +1,16 @@
-/* beam: beam search for one source (Graves 2012; length penalty of Wu et al. 2016, n-grams blocked as in Paulus et
- * al. 2017).
+/* beam: beam search for one source, as transformers has it (Graves 2012).
  *
- * A step takes the 2·beam likeliest continuations of the live hypotheses. Continuations that end are finished if
- * they are among the first `beam`; the `beam` best of the others become the live hypotheses. The score of a
- * hypothesis of n tokens, its end included, is
+ * A step takes the likeliest continuations of the live hypotheses: (ends + 1)·beam, so that `beam` of them do not end.
+ * Continuations that end are finished if they are among the first `beam`; the `beam` best of the others become the live
+ * hypotheses. The score of a hypothesis of n tokens, its end included, is
  *
- *     log-probability / ((5 + n)/6)^a
+ *     log-probability / n^a
  *
- * A source is done when n_best hypotheses are finished and no live one can beat the last of them. Log-probabilities
- * only fall, so a live hypothesis can at best reach the score of its present log-probability at its present length
- * or at the maximum length: stopping there changes no result. With a beam of 1 (greedy), the first hypothesis whose
- * likeliest token is an end is the result. At the maximum length, a live hypothesis ends if its end is among the
- * `beam` likeliest continuations; else it is cut. */
+ * and the `beam` best finished hypotheses are stored. enum qkv_stopping says when a source is done. Log-probabilities
+ * only fall, so a live hypothesis can at best reach the score of its present log-probability at its present length or
+ * at the maximum length: QKV_STOPPING_NEVER changes no result. At the maximum length, the first `beam` continuations
+ * are finished, with their end or without. With a beam of 1 (greedy), the first hypothesis whose likeliest token is an
+ * end is the result. */
 #include "generate/search.h"
 
 #include <stdlib.h>
@@ -26,13 +25,23 @@ size_t qkv_search_width(const struct qkv_search_rules *rules) {
 }
 
 static bool beam_ends(const struct qkv_search_rules *rules, int32_t id) {
-    for (size_t i = 0; i < rules->ids.end_count; i++)
-        if (rules->ids.ends[i] == id) return true;
+    for (size_t i = 0; i < rules->ids.ends.count; i++)
+        if (rules->ids.ends.ids[i] == id) return true;
     return false;
 }
 
 static double score_of(const struct qkv_beam *b, double log_probability, size_t tokens) {
-    return log_probability / qkv_pow((5 + (double)tokens) / 6, b->rules->options->length_penalty);
+    const double n = tokens ? (double)tokens : 1;
+    return log_probability / qkv_pow(n, b->rules->options->length_penalty);
+}
+
+static size_t beam_stride(const struct qkv_beam *b) {
+    return b->max_length + 1;
+}
+
+/* The tokens of a live hypothesis, without the one that it begins with. */
+static const int32_t *beam_tokens(const struct qkv_beam *b, size_t row) {
+    return b->ids + row * beam_stride(b) + 1;
 }
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
@@ -46,32 +55,40 @@ static void *beam_piece(unsigned char *block, size_t *used, size_t count, size_t
 }
 
 static bool lay_out(struct qkv_beam *b, unsigned char *block, size_t *bytes) {
-    const size_t width = qkv_search_width(b->rules), n_best = b->rules->options->n_best;
-    size_t used = 0, all, finished;
-    bool fits = qkv_multiply(width, b->max_length, &all);
-    fits = qkv_multiply(n_best, b->max_length, &finished) && fits;
+    const size_t width = qkv_search_width(b->rules);
+    size_t used = 0, all;
+    bool fits = qkv_multiply(width, beam_stride(b), &all);
     b->sums = beam_piece(block, &used, width, sizeof *b->sums, &fits);
-    b->heap = beam_piece(block, &used, width, 2 * sizeof *b->heap, &fits);
+    b->heap = beam_piece(block, &used, b->rules->most, sizeof *b->heap, &fits);
     b->lanes = beam_piece(block, &used, width, sizeof *b->lanes, &fits);
     b->parents = beam_piece(block, &used, width, sizeof *b->parents, &fits);
-    b->finished = beam_piece(block, &used, n_best, sizeof *b->finished, &fits);
+    b->finished = beam_piece(block, &used, width, sizeof *b->finished, &fits);
     b->next = beam_piece(block, &used, width, sizeof *b->next, &fits);
     b->ids = beam_piece(block, &used, all, sizeof *b->ids, &fits);
     b->next_ids = beam_piece(block, &used, all, sizeof *b->next_ids, &fits);
-    b->banned = beam_piece(block, &used, b->max_length, sizeof *b->banned, &fits);
-    b->finished_ids = beam_piece(block, &used, finished, sizeof *b->finished_ids, &fits);
+    b->finished_ids = beam_piece(block, &used, all, sizeof *b->finished_ids, &fits);
+    b->once = beam_piece(block, &used, b->text.source.count, sizeof *b->once, &fits);
     *bytes = used;
     return fits;
 }
 
-enum qkv_status qkv_beam_create(const struct qkv_search_rules *rules, size_t source, size_t number, size_t max_length,
-                                struct qkv_beam *beam) {
+enum qkv_status qkv_beam_create(const struct qkv_search_rules *rules, size_t source, size_t number,
+                                struct qkv_token_list ids, size_t max_length, struct qkv_beam *beam) {
     size_t bytes;
-    *beam = (struct qkv_beam){.rules = rules, .source = source, .number = number, .max_length = max_length, .live = 1};
+    *beam = (struct qkv_beam){.rules = rules,
+                              .source = source,
+                              .number = number,
+                              .max_length = max_length,
+                              .live = 1,
+                              .text = {.prompt = 1, .max_tokens = max_length, .source = ids}};
     if (!lay_out(beam, NULL, &bytes)) return qkv_fail_memory(rules->ctx, SIZE_MAX, "the hypotheses of a source");
     beam->memory = qkv_allocate(rules->ctx, bytes, 1);
     if (!beam->memory) return QKV_MEMORY;
     lay_out(beam, beam->memory, &bytes);
+    for (size_t row = 0; row < qkv_search_width(rules); row++)
+        beam->ids[row * beam_stride(beam)] = beam->next_ids[row * beam_stride(beam)] = rules->ids.begin;
+    if (rules->score.tokens.source_penalty != 1)
+        beam->text.source_once = (struct qkv_token_list){beam->once, qkv_ids_once(ids, beam->once)};
     return QKV_OK;
 }
 
@@ -82,42 +99,64 @@ void qkv_beam_free(struct qkv_beam *beam) {
 
 /* ---- finished hypotheses ---------------------------------------------------------------------------------------- */
 
-/* Stores a hypothesis if it is among the n_best; of equal ones, the first stays first. */
-static void beam_finish(struct qkv_beam *b, const int32_t *ids, double log_probability, bool ended) {
-    const size_t n_best = b->rules->options->n_best, count = b->length;
-    double score = score_of(b, log_probability, count + ended);
+/* Stores a hypothesis of `count` tokens and its `end` (0 or 1 tokens) if it is among the best; of equal ones, the first
+ * stays first. Returns its place for ids, or NULL. */
+static int32_t *beam_store(struct qkv_beam *b, size_t count, size_t end, double log_probability) {
+    const size_t width = qkv_search_width(b->rules);
+    const double score = score_of(b, log_probability, count + end);
     size_t at = b->finished_count;
-    if (at == n_best && !(score > b->finished[at - 1].score)) return;
-    int32_t *place = b->finished_ids + at * b->max_length;
-    if (at == n_best)
+    if (at == width && !(score > b->finished[at - 1].score)) return NULL;
+    int32_t *place = b->finished_ids + at * beam_stride(b);
+    if (at == width)
         place = b->finished_ids + (size_t)(b->finished[--at].ids - b->finished_ids); /* the place of the worst one */
     else
         b->finished_count++;
     for (; at > 0 && score > b->finished[at - 1].score; at--) b->finished[at] = b->finished[at - 1];
-    if (count) memcpy(place, ids, count * sizeof *ids);
     b->finished[at] = (struct qkv_hypothesis){
-        .ids = place, .count = count, .log_probability = log_probability, .score = score, .ended = ended};
+        .ids = place, .count = count, .log_probability = log_probability, .score = score, .ended = end > 0};
+    return place;
 }
 
-/* Whether no live hypothesis can beat the last of the n_best. */
+/* Finishes a hypothesis with one token more: its end, or at the maximum length any token. */
+static void beam_finish(struct qkv_beam *b, size_t row, struct qkv_candidate c) {
+    const bool ended = beam_ends(b->rules, c.id);
+    int32_t *place = beam_store(b, b->length + !ended, ended, c.log_probability);
+    if (!place) return;
+    if (b->length) memcpy(place, beam_tokens(b, row), b->length * sizeof *place);
+    if (!ended) place[b->length] = c.id;
+}
+
+/* Finishes hypotheses that no token may follow. */
+static void beam_cut(struct qkv_beam *b) {
+    for (size_t r = 0; r < b->live; r++) {
+        int32_t *place = beam_store(b, b->length, 0, b->sums[r]);
+        if (place && b->length) memcpy(place, beam_tokens(b, r), b->length * sizeof *place);
+    }
+    b->live = 0;
+}
+
 static bool beam_decided(const struct qkv_beam *b) {
     const struct qkv_search_options *o = b->rules->options;
+    const size_t needed = o->stopping == QKV_STOPPING_NEVER ? o->n_best : o->beam;
     if (o->beam == 1 && b->finished_count) return true;
-    if (b->finished_count < o->n_best) return false;
+    if (b->finished_count < needed) return false;
+    if (o->stopping == QKV_STOPPING_TRUE) return true;
     double best = -INFINITY;
     for (size_t r = 0; r < b->live; r++) best = qkv_fmax(best, b->sums[r]);
-    double bound = qkv_fmax(score_of(b, best, b->length), score_of(b, best, b->max_length + 1));
-    return !(bound > b->finished[o->n_best - 1].score);
+    double bound = score_of(b, best, b->length);
+    if (o->stopping == QKV_STOPPING_NEVER) bound = qkv_fmax(bound, score_of(b, best, b->max_length));
+    return !(bound > b->finished[needed - 1].score);
 }
 
 /* ---- a step ----------------------------------------------------------------------------------------------------- */
 
 /* Makes the new live hypotheses: their parents with one token more. */
 static void beam_grow(struct qkv_beam *b, size_t live) {
+    const size_t stride = beam_stride(b), count = b->length + 1;
     for (size_t r = 0; r < live; r++) {
-        int32_t *to = b->next_ids + r * b->max_length;
-        if (b->length) memcpy(to, b->ids + b->parents[r] * b->max_length, b->length * sizeof *to);
-        to[b->length] = b->next[r];
+        int32_t *to = b->next_ids + r * stride;
+        memcpy(to, b->ids + b->parents[r] * stride, count * sizeof *to);
+        to[count] = b->next[r];
     }
     int32_t *ids = b->ids;
     b->ids = b->next_ids;
@@ -126,58 +165,46 @@ static void beam_grow(struct qkv_beam *b, size_t live) {
     b->length++;
 }
 
-/* At the maximum length a hypothesis ends or is cut. */
-static void finish_all(struct qkv_beam *b, size_t candidates) {
-    const struct qkv_search_rules *rules = b->rules;
-    size_t first = candidates < rules->options->beam ? candidates : rules->options->beam;
-    for (size_t r = 0; r < b->live; r++) {
-        size_t c = 0;
-        while (c < first && !(beam_ends(rules, b->heap[c].id) && (size_t)b->heap[c].row == r)) c++;
-        bool ended = c < first;
-        beam_finish(b, b->ids + r * b->max_length, ended ? b->heap[c].log_probability : b->sums[r], ended);
-    }
-    b->live = 0;
+static struct qkv_score_text beam_text(const struct qkv_beam *b, size_t row) {
+    struct qkv_score_text text = b->text;
+    text.ids = b->ids + row * beam_stride(b);
+    text.count = b->length + 1;
+    return text;
 }
 
-struct qkv_continuation qkv_beam_continuation(const struct qkv_beam *b, const float *scores) {
+struct qkv_continuation qkv_beam_continuation(const struct qkv_beam *b, const float *scores, float *changed) {
     return (struct qkv_continuation){.scores = scores,
                                      .rows = b->live,
                                      .sums = b->sums,
-                                     .ids = b->ids,
-                                     .length = b->length,
-                                     .stride = b->max_length,
-                                     .banned = b->banned,
+                                     .text = beam_text(b, 0),
+                                     .stride = beam_stride(b),
+                                     .changed = changed,
                                      .best = b->heap};
 }
 
 void qkv_beam_step(struct qkv_beam *b, const struct qkv_continuation *found) {
     const struct qkv_search_rules *rules = b->rules;
     const size_t beam = rules->options->beam, count = found->count;
+    const bool last = b->length + 1 == b->max_length;
     size_t live = 0;
     b->broken = found->broken;
-    if (b->length == b->max_length || count == 0) {
-        finish_all(b, count);
+    if (count == 0) {
+        beam_cut(b);
         return;
     }
-    for (size_t c = 0; c < count; c++)
-        if (beam_ends(rules, b->heap[c].id) && c < beam)
-            beam_finish(b, b->ids + (size_t)b->heap[c].row * b->max_length, b->heap[c].log_probability, true);
-    for (size_t c = 0; c < count && live < beam; c++) {
+    for (size_t c = 0; c < count && c < beam; c++)
+        if (last || beam_ends(rules, b->heap[c].id)) beam_finish(b, (size_t)b->heap[c].row, b->heap[c]);
+    for (size_t c = 0; c < count && live < beam && !last; c++) {
         if (beam_ends(rules, b->heap[c].id)) continue;
         b->parents[live] = (size_t)b->heap[c].row;
         b->next[live] = b->heap[c].id;
         b->sums[live++] = b->heap[c].log_probability;
     }
     beam_grow(b, live);
-    if (beam_decided(b)) b->live = 0;
+    if (live && beam_decided(b)) b->live = 0;
 }
 
 /* ---- sampling --------------------------------------------------------------------------------------------------- */
-
-/* Lists the tokens that would repeat n tokens of a row. */
-static void find_banned(struct qkv_beam *b, const int32_t *ids) {
-    b->banned_count = qkv_repeats(ids, b->length, b->rules->options->no_repeat, b->banned);
-}
 
 /* Each line and hypothesis has a seed of its own. */
 static uint64_t seed_of(const struct qkv_beam *b, size_t lane) {
@@ -188,22 +215,24 @@ static uint64_t seed_of(const struct qkv_beam *b, size_t lane) {
     return out[0] | (uint64_t)out[1] << 32;
 }
 
-/* Draws the next token of a row; its log-probability is that of the model, without the sampling options. */
-static enum qkv_status beam_draw(struct qkv_beam *b, const float *scores, const int32_t *ids, size_t lane,
+/* Draws the next token of a row; its log-probability is that of the model, without rules and sampling options; that of
+ * a forced token is 0. */
+static enum qkv_status beam_draw(struct qkv_beam *b, const float *scores, size_t row, size_t lane,
                                  struct qkv_candidate *c) {
     const struct qkv_search_rules *rules = b->rules;
+    const struct qkv_score_text text = beam_text(b, row);
     struct qkv_sampling sampling = rules->options->sampling;
     sampling.seed = seed_of(b, lane);
-    if (b->length == 0 && rules->ids.first >= 0) {
-        *c = (struct qkv_candidate){.id = rules->ids.first};
-        return QKV_OK;
-    }
-    find_banned(b, ids);
-    const struct qkv_barred barred[QKV_BARRED_LISTS] = {{b->banned, b->banned_count},
-                                                        {rules->ids.barred, rules->ids.barred_count}};
-    enum qkv_status status = qkv_sample_barred(rules->ctx, &sampling, barred, scores, rules->vocab, ids, b->length,
-                                               (uint64_t)b->length, &c->id);
-    if (status) return status;
+    *c = (struct qkv_candidate){.row = (int32_t)row};
+    const struct qkv_sample_call call = {.sampling = &sampling,
+                                         .rules = &rules->score,
+                                         .barred = rules->ids.barred,
+                                         .text = &text,
+                                         .logits = scores,
+                                         .vocab = rules->vocab,
+                                         .draw = (uint64_t)b->length};
+    enum qkv_status status = qkv_sample_by_rules(rules->ctx, &call, &c->id);
+    if (status || qkv_score_forced(&rules->score, &text).count) return status;
     double lse = (double)rules->ctx->kernels->log_sum_exp(scores, rules->V);
     if (!isfinite(lse)) b->broken = true;
     c->log_probability = (double)scores[c->id] - lse;
@@ -212,29 +241,23 @@ static enum qkv_status beam_draw(struct qkv_beam *b, const float *scores, const 
 
 enum qkv_status qkv_beam_draw(struct qkv_beam *b, const float *scores) {
     const struct qkv_search_rules *rules = b->rules;
-    const bool first = b->length == 0;
+    const bool first = b->length == 0, last = b->length + 1 == b->max_length;
     size_t rows = first ? qkv_search_width(rules) : b->live, live = 0;
-    enum qkv_status status = QKV_OK;
-    for (size_t r = 0; r < rows && !status; r++) {
+    for (size_t r = 0; r < rows; r++) {
         size_t parent = first ? 0 : r, lane = first ? r : b->lanes[r];
-        const int32_t *ids = b->ids + parent * b->max_length;
         struct qkv_candidate c;
-        double sum = first ? 0 : b->sums[r];
-        status = beam_draw(b, scores + parent * rules->V, ids, lane, &c);
-        if (status) break;
-        const bool ended = beam_ends(rules, c.id);
-        if (ended || b->length == b->max_length) {
-            beam_finish(b, ids, ended ? sum + c.log_probability : sum, ended);
+        enum qkv_status status = beam_draw(b, scores + parent * rules->V, parent, lane, &c);
+        if (status) return status;
+        c.log_probability += first ? 0 : b->sums[r];
+        if (last || beam_ends(rules, c.id)) {
+            beam_finish(b, parent, c);
             continue;
         }
         b->parents[live] = parent;
         b->next[live] = c.id;
         b->lanes[live] = lane;
-        b->sums[live++] = sum + c.log_probability;
+        b->sums[live++] = c.log_probability;
     }
-    if (b->length == b->max_length || status)
-        b->live = 0;
-    else
-        beam_grow(b, live);
-    return status;
+    beam_grow(b, live);
+    return QKV_OK;
 }

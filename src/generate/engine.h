@@ -45,6 +45,7 @@ struct qkv_engine_job {
     struct qkv_engine_request request;   /* without pointers of the caller */
     struct qkv_generate_options options; /* the same; its stop texts are owned */
     char **stops;
+    int32_t *rules; /* the ids of the prompt's rules */
     struct qkv_token_bias *biases;
     struct qkv_prompt prompt;
     size_t tokens;  /* made at most */

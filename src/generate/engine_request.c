@@ -57,7 +57,8 @@ void qkv_engine_job_free(struct qkv_engine_job *job) {
     free(job->stops);
     free(job->biases);
     free(job->answers);
-    qkv_free(job->prompt.ids);
+    qkv_prompt_free(&job->prompt);
+    free(job->rules);
     free(job);
 }
 
@@ -136,6 +137,25 @@ static bool answer_write(void *user, const char *text, size_t size) {
     return true;
 }
 
+/* Copies the lists of the rules, which are the caller's, or the model's. */
+static enum qkv_status job_rules(struct qkv_engine *e, struct qkv_engine_job *job) {
+    struct qkv_token_rules *rules = &job->prompt.rules.tokens;
+    struct qkv_token_list *lists[] = {&rules->last, &rules->suppressed, &rules->suppressed_first, &rules->bad_words};
+    size_t count = 0, at = 0;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (!qkv_add_size(count, lists[i]->count, &count)) return qkv_fail_memory(e->ctx, SIZE_MAX, "rules");
+    job->rules = qkv_allocate(e->ctx, count + 1, sizeof *job->rules);
+    if (!job->rules) return QKV_MEMORY;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const size_t n = lists[i]->count;
+        if (n) memcpy(job->rules + at, lists[i]->ids, n * sizeof *job->rules);
+        lists[i]->ids = job->rules + at;
+        at += n;
+    }
+    job->options.rules = NULL;
+    return QKV_OK;
+}
+
 static enum qkv_status job_copy(struct qkv_engine *e, struct qkv_engine_job *job) {
     struct qkv_generate_options *o = &job->options;
     struct qkv_engine_request *r = &job->request;
@@ -151,7 +171,7 @@ static enum qkv_status job_copy(struct qkv_engine *e, struct qkv_engine_job *job
     r->biases = NULL;
     r->prompt = NULL;
     r->options = NULL;
-    return QKV_OK;
+    return job_rules(e, job);
 }
 
 /* How many tokens can follow the prompt. The newest token needs no position. */

@@ -73,7 +73,7 @@ static enum qkv_status make_token(struct generation *g, bool *ended) {
 static enum qkv_status make_tokens(struct generation *g) {
     enum qkv_status status = QKV_OK;
     bool ended = false;
-    for (size_t i = 0; i < g->options->tokens && !ended && !status; i++) {
+    for (size_t i = 0; i < g->prompt.tokens && !ended && !status; i++) {
         if (i > 0 && g->given && qkv_session_length(g->session) == qkv_session_capacity(g->session)) break;
         if (i > 0) status = run_newest(g);
         if (!status) status = make_token(g, &ended);
@@ -84,7 +84,7 @@ static enum qkv_status make_tokens(struct generation *g) {
 
 /* Reads the prompt into the session, whose first `kept` positions have the first ids of it, then makes tokens. */
 static enum qkv_status generate_in(struct generation *g, size_t kept, double start) {
-    enum qkv_status status = reserve_ids(g, qkv_min(g->options->tokens, (size_t)RESERVED_IDS));
+    enum qkv_status status = reserve_ids(g, qkv_min(g->prompt.tokens, (size_t)RESERVED_IDS));
     if (!status) status = qkv_text_stream_reserve(&g->stream);
     if (!status) status = qkv_session_append(g->session, g->prompt.ids + kept, g->prompt.count - kept);
     if (status) g->report.prompt_tokens = 0;
@@ -160,7 +160,7 @@ static void generate_end(struct generation *g, struct qkv_generate_report *repor
     if (report) *report = g->report;
     qkv_text_stream_free(&g->stream);
     if (!g->given) qkv_session_free(g->session);
-    qkv_free(g->prompt.ids);
+    qkv_prompt_free(&g->prompt);
 }
 
 enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t prompt_size,

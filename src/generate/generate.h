@@ -6,19 +6,27 @@
 #define QKV_GENERATE_H
 
 #include "base/base.h"
+#include "op/steps.h"
 
 /* ---- sampling (sampling.c) -------------------------------------------------------------------------------------- */
 enum qkv_status qkv_sampling_check(struct qkv_context *ctx, const struct qkv_sampling *sampling);
-/* Tokens that are not chosen; ids outside the vocabulary are ignored. */
-struct qkv_barred {
-    const int32_t *ids;
-    size_t count;
+/* A draw by rules. `sampling` has the penalty; that of the rules is 1. */
+struct qkv_sample_call {
+    const struct qkv_sampling *sampling;
+    const struct qkv_score_rules *rules;
+    struct qkv_token_list barred; /* ids that are not chosen; those outside of the vocabulary are ignored */
+    const struct qkv_score_text *text;
+    const float *logits; /* (vocab) */
+    size_t vocab;
+    uint64_t draw;
 };
-enum { QKV_BARRED_LISTS = 2 };
-/* The same as qkv_sample, without these tokens. */
-enum qkv_status qkv_sample_barred(struct qkv_context *ctx, const struct qkv_sampling *sampling,
-                                  const struct qkv_barred barred[QKV_BARRED_LISTS], const float *logits, size_t vocab,
-                                  const int32_t *history, size_t history_count, uint64_t draw, int32_t *id);
+/* As qkv_sample, by rules; ids of the text outside of the vocabulary have no penalty. */
+enum qkv_status qkv_sample_by_rules(struct qkv_context *ctx, const struct qkv_sample_call *call, int32_t *id);
+/* Lists ids, each once, in their order; `once` has room for all. Returns how many there are. */
+size_t qkv_ids_once(struct qkv_token_list ids, int32_t *once);
+/* Takes the rules of a program, NULL: those of the model's folder, and checks them (rules.c). */
+enum qkv_status qkv_rules_take(struct qkv_model *model, const struct qkv_token_rules *rules,
+                               struct qkv_token_rules *taken);
 /* Tells the caller a chosen token, if the options ask for tokens. `token` has index, id, end and stop; its
  * log-probability comes from the logits. Returns false if the caller wants no more. */
 bool qkv_token_tell(struct qkv_model *model, const struct qkv_generate_options *options, struct qkv_made_token token,
@@ -35,7 +43,14 @@ struct qkv_prompt {
     bool empty;                            /* the prompt has no text: what follows begins a text */
     size_t found;                          /* its tokens before it was cut to the context; 0: it was not cut */
     bool skipped;                          /* the prompt is too long, so nothing is made */
+    size_t begun, tokens;                  /* its tokens before any is made; the maximum number of new ones */
+    struct qkv_score_rules rules;          /* without ends */
+    int32_t ends[QKV_TOKEN_ENDS + 1];      /* the tokens that end the text */
+    size_t end_count;
+    int32_t *once; /* the ids of the prompt, each once, if a rule needs them; free with qkv_free */
+    size_t once_count;
 };
+void qkv_prompt_free(struct qkv_prompt *prompt);
 /* Whether a token ends a text. */
 bool qkv_prompt_ends(const struct qkv_generate_options *options, int32_t id);
 /* Checks that the model can write text with these options. */
@@ -49,7 +64,7 @@ size_t qkv_prompt_length(const struct qkv_model *model, const struct qkv_generat
  * options->long_prompt says. */
 enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size,
                                 const struct qkv_generate_options *options, struct qkv_prompt *prompt);
-/* The same as qkv_sample, without the token for unknown text, which has no text. */
+/* The same as qkv_sample, by the rules of the prompt, and without the token for unknown text, which has no text. */
 enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prompt *prompt,
                                   const struct qkv_sampling *sampling, const float *logits, const int32_t *history,
                                   size_t history_count, uint64_t draw, int32_t *id);

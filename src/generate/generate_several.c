@@ -49,7 +49,7 @@ static size_t several_pages(const struct several *s, size_t count) {
     const struct qkv_page_shape shape = {.length = s->context, .sequences = count};
     const size_t positions = qkv_page_positions(&shape), whole = s->prompt.count / positions;
     size_t longest;
-    if (!qkv_add_size(s->prompt.count, s->options->tokens, &longest) || longest > s->context) return 0;
+    if (!qkv_add_size(s->prompt.count, s->prompt.tokens, &longest) || longest > s->context) return 0;
     return whole + count * (qkv_page_count(positions, longest) - whole);
 }
 
@@ -61,11 +61,11 @@ static void several_drop(struct several_row *r) {
 /* Allocates the rows of the continuations first to first + count - 1. */
 static enum qkv_status several_take(struct several *s, size_t first, size_t count, qkv_write_continuation *write,
                                     void *user) {
-    const size_t max_tokens = s->prompt.count + s->options->tokens, fed = s->context / 2 + 1;
+    const size_t max_tokens = s->prompt.count + s->prompt.tokens, fed = s->context / 2 + 1;
     size_t numbers;
     if (max_tokens < s->prompt.count || !qkv_multiply(count, fed, &numbers))
         return qkv_fail(s->ctx, QKV_MEMORY, "%zu continuations of %zu tokens are more than this machine can address",
-                        count, s->options->tokens);
+                        count, s->prompt.tokens);
     s->row = qkv_allocate(s->ctx, count, sizeof *s->row);
     s->listeners = qkv_allocate(s->ctx, count, sizeof *s->listeners);
     s->from = qkv_allocate(s->ctx, count, sizeof *s->from);
@@ -177,7 +177,7 @@ static enum qkv_status several_run(struct several *s) {
 
 static enum qkv_status several_make(struct several *s) {
     enum qkv_status status = QKV_OK;
-    for (size_t i = 0; i < s->options->tokens && s->rows && !status; i++) {
+    for (size_t i = 0; i < s->prompt.tokens && s->rows && !status; i++) {
         if (i > 0) status = several_run(s);
         if (!status) status = several_choose(s);
     }
@@ -253,6 +253,6 @@ enum qkv_status qkv_generate_several(struct qkv_model *model, const char *prompt
     s.report.long_prompt = s.prompt.found;
     if (!status && !s.prompt.skipped) status = several_all(&s, count, write, user);
     if (report) *report = s.report;
-    qkv_free(s.prompt.ids);
+    qkv_prompt_free(&s.prompt);
     return status;
 }

@@ -15,7 +15,7 @@ size_t qkv_prompt_length(const struct qkv_model *model, const struct qkv_generat
                          const struct qkv_prompt *p) {
     const size_t context = qkv_prompt_context(model, o);
     size_t length;
-    return o->context || !qkv_add_size(p->count, o->tokens, &length) || length > context ? context : length;
+    return o->context || !qkv_add_size(p->count, p->tokens, &length) || length > context ? context : length;
 }
 
 bool qkv_prompt_ends(const struct qkv_generate_options *o, int32_t id) {
@@ -95,6 +95,34 @@ static enum qkv_status prompt_fit(struct qkv_model *model, const struct qkv_gene
     return QKV_OK;
 }
 
+/* Sets the rules of a prompt, and how many tokens are made after it. */
+static enum qkv_status prompt_rule(struct qkv_model *model, const struct qkv_generate_options *o,
+                                   struct qkv_prompt *p) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    p->begun = p->count;
+    p->tokens = o->tokens;
+    p->rules.penalty = 1;
+    if (o->max_length && o->max_length <= p->count && !p->skipped)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "the prompt has %zu tokens, but the maximum length of a text with its prompt is %zu "
+                        "(max_length of generation_config.json); say how many new tokens there may be",
+                        p->count, o->max_length);
+    if (o->max_length) p->tokens = qkv_min(p->tokens, o->max_length - qkv_min(o->max_length, p->count));
+    if (o->end_id >= 0) p->ends[p->end_count++] = o->end_id;
+    for (size_t i = 0; i < o->end_count; i++) p->ends[p->end_count++] = o->ends[i];
+    enum qkv_status status = qkv_rules_take(model, o->rules, &p->rules.tokens);
+    if (status || p->rules.tokens.source_penalty == 1) return status;
+    p->once = qkv_allocate(ctx, p->count, sizeof *p->once);
+    if (!p->once) return QKV_MEMORY;
+    p->once_count = qkv_ids_once((struct qkv_token_list){p->ids, p->count}, p->once);
+    return QKV_OK;
+}
+
+void qkv_prompt_free(struct qkv_prompt *p) {
+    qkv_free(p->ids);
+    qkv_free(p->once);
+}
+
 /* A text is a sequence, with the tokens of the tokenizer's template around it. */
 enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size,
                                 const struct qkv_generate_options *o, struct qkv_prompt *p) {
@@ -111,7 +139,8 @@ enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_
                : qkv_tokenizer_encode_sequence(ctx, p->tokenizer, size ? text : "", size, true, &p->ids, &p->count);
     if (!status && o->take_prompt) o->take_prompt(o->prompt_user, p->ids, p->count);
     if (!status && p->count == 0) status = prompt_begin(ctx, p);
-    return status ? status : prompt_fit(model, o, p);
+    if (!status) status = prompt_fit(model, o, p);
+    return status ? status : prompt_rule(model, o, p);
 }
 
 const char *qkv_prompt_token(const struct qkv_prompt *p, int32_t id, bool first, size_t *size) {

@@ -4,6 +4,7 @@
  * The filters need the likeliest tokens only, in order. They come from a heap one by one: V + n·log V operations for
  * n tokens, instead of sorting the vocabulary. Equal scores are ordered by id. The heap is in the workspace of the
  * context, which grows to the largest vocabulary and then serves every token. */
+#include "backend/backends.h"
 #include "base/math.h"
 #include "generate/generate.h"
 #include "kernel/kernel.h"
@@ -79,18 +80,16 @@ static enum qkv_status copy_scores(struct qkv_context *ctx, struct candidates *c
 }
 
 /* Penalises each recent token once, however often it occurs: the penalty starts from its own logit each time. */
-static enum qkv_status sampling_penalise(struct qkv_context *ctx, struct candidates *c, const struct qkv_sampling *s,
-                                         const float *logits, const int32_t *history, size_t count) {
+static void sampling_penalise(struct candidates *c, const struct qkv_sampling *s, const float *logits,
+                              const int32_t *history, size_t count) {
     size_t last = s->repeat_last && (size_t)s->repeat_last < count ? (size_t)s->repeat_last : count;
     for (size_t i = count - last; i < count && s->repeat_penalty != 1; i++) {
         int32_t id = history[i];
-        if (id < 0 || (size_t)id >= c->total)
-            return qkv_fail(ctx, QKV_ARGUMENT, "history[%zu] is %d, but ids are 0 to %zu", i, id, c->total - 1);
+        if (id < 0 || (size_t)id >= c->total) continue;
         float old = logits[id];
         double score = old > 0 ? (double)old / s->repeat_penalty : (double)old * s->repeat_penalty;
         c->at[id].score = isfinite(old) ? (float)qkv_fmax(qkv_fmin(score, (double)FLT_MAX), -(double)FLT_MAX) : old;
     }
-    return QKV_OK;
 }
 
 /* The probability relative to the likeliest token's, which is 1. */
@@ -195,34 +194,45 @@ static enum qkv_status sampling_choose(struct qkv_context *ctx, struct candidate
     return QKV_OK;
 }
 
-/* Gives tokens that must not be chosen the score −inf. */
-static void sampling_bar(struct candidates *c, struct qkv_barred barred) {
-    for (size_t i = 0; i < barred.count; i++)
-        if (barred.ids[i] >= 0 && (size_t)barred.ids[i] < c->total) c->at[barred.ids[i]].score = -INFINITY;
+/* Chooses with the arena of the workspace. */
+static enum qkv_status sampling_run(struct qkv_context *ctx, const struct qkv_sample_call *call,
+                                    struct qkv_arena *arena, int32_t *id) {
+    struct candidates c = {.total = call->vocab, .count = call->vocab};
+    const bool changes = qkv_score_changes(call->rules);
+    const float *logits = call->logits;
+    c.at = qkv_arena_take(arena, call->vocab, sizeof *c.at);
+    float *changed = changes ? qkv_arena_take(arena, call->vocab, sizeof *changed) : NULL;
+    if (!c.at || (changes && !changed)) return QKV_MEMORY;
+    enum qkv_status status = copy_scores(ctx, &c, logits);
+    if (status) return status;
+    if (changes) {
+        qkv_score_apply(call->rules, call->text, 0, logits, changed, call->vocab);
+        for (size_t i = 0; i < call->vocab; i++) c.at[i].score = changed[i];
+        logits = changed;
+    }
+    sampling_penalise(&c, call->sampling, logits, call->text->ids, call->text->count);
+    for (size_t i = 0; i < call->barred.count; i++)
+        if (call->barred.ids[i] >= 0 && (size_t)call->barred.ids[i] < c.total)
+            c.at[call->barred.ids[i]].score = -INFINITY;
+    return sampling_choose(ctx, &c, call->sampling, call->draw, id);
 }
 
-enum qkv_status qkv_sample_barred(struct qkv_context *ctx, const struct qkv_sampling *sampling,
-                                  const struct qkv_barred barred[QKV_BARRED_LISTS], const float *logits, size_t vocab,
-                                  const int32_t *history, size_t history_count, uint64_t draw, int32_t *id) {
-    struct candidates c = {.total = vocab, .count = vocab};
+enum qkv_status qkv_sample_by_rules(struct qkv_context *ctx, const struct qkv_sample_call *call, int32_t *id) {
     struct qkv_arena *arena;
     size_t bytes;
-    enum qkv_status status = qkv_sampling_check(ctx, sampling);
+    enum qkv_status status = qkv_sampling_check(ctx, call->sampling);
     *id = -1;
     if (status) return status;
-    if (vocab == 0 || vocab > INT32_MAX)
-        return qkv_fail(ctx, QKV_ARGUMENT, "cannot choose among %zu tokens; a vocabulary has 1 to %d", vocab,
+    if (call->vocab == 0 || call->vocab > INT32_MAX)
+        return qkv_fail(ctx, QKV_ARGUMENT, "cannot choose among %zu tokens; a vocabulary has 1 to %d", call->vocab,
                         INT32_MAX);
-    if (!qkv_multiply(vocab, sizeof *c.at, &bytes)) return qkv_fail_memory(ctx, SIZE_MAX, "candidates");
+    if (!qkv_multiply(call->vocab, sizeof(struct candidate) + sizeof(float), &bytes) ||
+        !qkv_add_size(bytes, QKV_CACHE_LINE, &bytes))
+        return qkv_fail_memory(ctx, SIZE_MAX, "candidates");
     status = qkv_workspace(ctx, bytes, &arena);
     if (status) return status;
     const size_t mark = qkv_arena_mark(arena);
-    c.at = qkv_arena_take(arena, vocab, sizeof *c.at);
-    if (!c.at) return QKV_MEMORY;
-    status = copy_scores(ctx, &c, logits);
-    if (!status) status = sampling_penalise(ctx, &c, sampling, logits, history, history_count);
-    for (size_t i = 0; i < QKV_BARRED_LISTS; i++) sampling_bar(&c, barred[i]);
-    if (!status) status = sampling_choose(ctx, &c, sampling, draw, id);
+    status = sampling_run(ctx, call, arena, id);
     qkv_arena_release(arena, mark);
     return status;
 }
@@ -235,15 +245,38 @@ enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *s
     QKV_NEED(ctx, id);
     QKV_NEED_ALL(ctx, history_count, history);
     const struct qkv_sampling usual = qkv_sampling_defaults();
-    const struct qkv_barred none[QKV_BARRED_LISTS] = {{NULL, 0}};
+    const struct qkv_score_rules none = {.tokens = qkv_token_rules_defaults(), .penalty = 1};
+    const struct qkv_score_text text = {.ids = history, .count = history_count};
     if (!sampling) sampling = &usual;
-    return qkv_sample_barred(ctx, sampling, none, logits, vocab, history, history_count, draw, id);
+    const size_t last = sampling->repeat_last > 0 ? (size_t)sampling->repeat_last : history_count;
+    for (size_t i = last < history_count ? history_count - last : 0; i < history_count; i++)
+        if (sampling->repeat_penalty != 1 && (history[i] < 0 || (size_t)history[i] >= vocab)) {
+            *id = -1;
+            return qkv_fail(ctx, QKV_ARGUMENT, "history[%zu] is %d, but ids are 0 to %zu", i, history[i], vocab - 1);
+        }
+    const struct qkv_sample_call call = {
+        .sampling = sampling, .rules = &none, .text = &text, .logits = logits, .vocab = vocab, .draw = draw};
+    return qkv_sample_by_rules(ctx, &call, id);
 }
 
 enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prompt *p,
                                   const struct qkv_sampling *sampling, const float *logits, const int32_t *history,
                                   size_t history_count, uint64_t draw, int32_t *id) {
     const int32_t unknown = p->tokenizer && p->vocab > 1 ? (int32_t)qkv_tokenizer_unknown(p->tokenizer) : -1;
-    const struct qkv_barred barred[QKV_BARRED_LISTS] = {{&unknown, 1}};
-    return qkv_sample_barred(ctx, sampling, barred, logits, p->vocab, history, history_count, draw, id);
+    struct qkv_score_rules rules = p->rules;
+    rules.ends = (struct qkv_token_list){p->ends, p->end_count};
+    const struct qkv_score_text text = {.ids = history,
+                                        .count = history_count,
+                                        .prompt = p->begun,
+                                        .max_tokens = p->tokens,
+                                        .source = {history, p->begun},
+                                        .source_once = {p->once, p->once_count}};
+    const struct qkv_sample_call call = {.sampling = sampling,
+                                         .rules = &rules,
+                                         .barred = {&unknown, 1},
+                                         .text = &text,
+                                         .logits = logits,
+                                         .vocab = p->vocab,
+                                         .draw = draw};
+    return qkv_sample_by_rules(ctx, &call, id);
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/backends.h"
 #include "generate/generate.h"
 #include "model/decode.h"
 #include "text/text.h"
@@ -33,6 +34,7 @@ struct search {
     int32_t *ids, *source_lengths;  /* of a batch's sources */
     size_t *row_sources, *from;     /* (batch·width) */
     struct qkv_continuation *found; /* (batch): of each active source, what its hypotheses continue with */
+    float *changed;                 /* (batch,vocab): scratch of the rules; NULL: there are none */
     size_t *row_lengths;            /* the lengths for which their rotations are computed */
     int32_t *next;                  /* (batch·width) */
 };
@@ -79,15 +81,17 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_s
                         o->max_tokens, spec->context, spec->context - 1);
     if (o->batch > 65536)
         return qkv_fail(ctx, QKV_ARGUMENT, "batch is %zu; it must be from 0 to 65536 (0: %d)", o->batch, BATCH);
-    return o->sample ? qkv_sampling_check(ctx, &o->sampling) : QKV_OK;
+    if (!qkv_stopping_name(o->stopping))
+        return qkv_fail(ctx, QKV_ARGUMENT, "stopping is %d; it must be never, false or true", (int)o->stopping);
+    return qkv_sampling_check(ctx, &o->sampling);
 }
 
 static enum qkv_status check_ids(const struct search *s) {
     const int vocab = qkv_model_spec(s->model)->vocab;
     const struct qkv_search_ids *ids = &s->rules.ids;
-    if (ids->begin < 0 || ids->begin >= vocab || ids->ends[0] >= vocab || ids->first >= vocab)
+    if (ids->begin < 0 || ids->begin >= vocab || ids->ends.ids[0] >= vocab)
         return qkv_fail(s->rules.ctx, QKV_ARGUMENT, "targets begin with %d and end with %d, but ids are 0 to %d",
-                        ids->begin, ids->ends[0], vocab - 1);
+                        ids->begin, ids->ends.ids[0], vocab - 1);
     return QKV_OK;
 }
 
@@ -154,11 +158,11 @@ static enum qkv_status begin_batch(struct search *s) {
 static enum qkv_status step_search(struct search *s, const float *logits) {
     const struct qkv_search_rules *rules = &s->rules;
     for (size_t i = 0; i < s->active_count; i++)
-        s->found[i] = qkv_beam_continuation(s->active[i], logits + s->first[i] * rules->V);
-    enum qkv_status status =
-        QKV_STEP(rules->ctx, candidates, .sources = s->found, .count = s->active_count, .V = rules->V,
-                 .vocab = rules->vocab, .most = 2 * rules->options->beam, .no_repeat = rules->options->no_repeat,
-                 .first = rules->ids.first, .barred = rules->ids.barred, .barred_count = rules->ids.barred_count);
+        s->found[i] = qkv_beam_continuation(s->active[i], logits + s->first[i] * rules->V,
+                                            s->changed ? s->changed + i * rules->vocab : NULL);
+    enum qkv_status status = QKV_STEP(rules->ctx, candidates, .sources = s->found, .count = s->active_count,
+                                      .V = rules->V, .vocab = rules->vocab, .most = rules->most, .rules = &rules->score,
+                                      .greedy = rules->options->beam == 1, .barred = rules->ids.barred);
     for (size_t i = 0; i < s->active_count && !status; i++) qkv_beam_step(s->active[i], &s->found[i]);
     return status;
 }
@@ -233,8 +237,9 @@ static enum qkv_status run_window(struct search *s, size_t first, size_t count) 
     for (size_t i = 0; i < count && !status; i++) {
         status = check_source(s, first + i);
         if (!status)
-            status = qkv_beam_create(&s->rules, first + i, number_of(s, first + i), longest_target(s, first + i),
-                                     &s->beams[i]);
+            status = qkv_beam_create(&s->rules, first + i, number_of(s, first + i),
+                                     (struct qkv_token_list){s->sources[first + i], s->lengths[first + i]},
+                                     longest_target(s, first + i), &s->beams[i]);
     }
     for (size_t i = 0, batch; i < count && !status; i += batch) {
         batch = count - i < s->batch ? count - i : s->batch;
@@ -248,9 +253,10 @@ static enum qkv_status run_window(struct search *s, size_t first, size_t count) 
 static enum qkv_status give_out(struct search *s, size_t count, qkv_take_hypotheses *take, void *user) {
     for (size_t i = 0; i < count; i++) {
         const struct qkv_beam *b = &s->beams[i];
-        for (size_t k = 0; s->rules.options->tokens && k < b->finished_count; k++)
+        const size_t found = qkv_min(b->finished_count, s->rules.options->n_best);
+        for (size_t k = 0; s->rules.options->tokens && k < found; k++)
             *s->rules.options->tokens += b->finished[k].count + b->finished[k].ended;
-        if (!take(user, b->source, b->finished, b->finished_count))
+        if (!take(user, b->source, b->finished, found))
             return qkv_fail(s->rules.ctx, QKV_STOPPED, "searching was stopped by the caller");
     }
     return QKV_OK;
@@ -274,6 +280,9 @@ static enum qkv_status search_start(struct search *s, size_t count, size_t *wind
     s->row_lengths = qkv_allocate(ctx, s->batch, width * sizeof *s->row_lengths);
     s->from = qkv_allocate(ctx, s->batch, width * sizeof *s->from);
     s->next = qkv_allocate(ctx, s->batch, width * sizeof *s->next);
+    const bool changes = !s->rules.options->sample && qkv_score_changes(&s->rules.score);
+    s->changed = changes ? qkv_allocate(ctx, s->batch, s->rules.vocab * sizeof *s->changed) : NULL;
+    if (changes && !s->changed) return QKV_MEMORY;
     if (!s->beams || !s->order || !s->active || !s->first || !s->found || !s->source_lengths || !s->row_sources ||
         !s->row_lengths || !s->from || !s->next)
         return QKV_MEMORY;
@@ -290,12 +299,29 @@ static void search_clear(struct search *s) {
     free(s->active);
     free(s->first);
     free(s->found);
+    free(s->changed);
     free(s->ids);
     free(s->source_lengths);
     free(s->row_sources);
     free(s->row_lengths);
     free(s->from);
     free(s->next);
+}
+
+/* Sets the rules of all texts. */
+static enum qkv_status search_rule(struct search *s) {
+    struct qkv_search_rules *rules = &s->rules;
+    const struct qkv_search_options *o = rules->options;
+    struct qkv_score_rules *score = &rules->score;
+    enum qkv_status status = qkv_rules_take(s->model, o->rules, &score->tokens);
+    if (o->no_repeat) score->tokens.no_repeat = o->no_repeat;
+    score->penalty = o->sample ? 1 : o->sampling.repeat_penalty;
+    score->penalty_last = (size_t)o->sampling.repeat_last;
+    score->ends = rules->ids.ends;
+    size_t kinds = 1 + qkv_max(rules->ids.ends.count, (size_t)1);
+    if (!status && !qkv_multiply(kinds, o->beam, &rules->most))
+        status = qkv_fail_memory(rules->ctx, SIZE_MAX, "the hypotheses of a source");
+    return status;
 }
 
 enum qkv_status qkv_search_run(struct qkv_model *model, const struct qkv_search_job *job) {
@@ -313,6 +339,7 @@ enum qkv_status qkv_search_run(struct qkv_model *model, const struct qkv_search_
     enum qkv_status status = qkv_search_check_model(model, "searching");
     if (!status) status = check_options(ctx, qkv_model_spec(model), job->options);
     if (!status) status = check_ids(&s);
+    if (!status) status = search_rule(&s);
     if (status || job->count == 0) return status;
     status = search_start(&s, job->count, &window);
     for (size_t first = 0; first < job->count && !status; first += window) {
@@ -338,20 +365,16 @@ enum qkv_status qkv_search_find_ids(struct qkv_model *model, struct qkv_search_j
     const struct qkv_model_generation *g = &model->generation;
     struct qkv_search_ids *ids = &job->ids;
     *ids = (struct qkv_search_ids){.begin = qkv_model_target_begin(model),
-                                   .first = g->first,
-                                   .ends = g->ends,
-                                   .end_count = g->end_count,
-                                   .barred = g->barred,
-                                   .barred_count = g->barred_count,
+                                   .ends = {g->ends, g->end_count},
                                    .end = qkv_tokenizer_role(t, QKV_TOKEN_ROLE_END)};
-    if (!g->end_count && ids->end >= 0) ids->ends = &ids->end, ids->end_count = 1;
-    if (ids->begin < 0 || !ids->end_count)
+    if (!g->end_count && ids->end >= 0) ids->ends = (struct qkv_token_list){&ids->end, 1};
+    if (ids->begin < 0 || !ids->ends.count)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the tokenizer has no special token %s, which targets %s with; a model trained on pairs has it",
                         ids->begin < 0 ? QKV_TOKEN_BEGIN : QKV_TOKEN_END, ids->begin < 0 ? "begin" : "end");
-    /* targets do not contain their begin token, unless the folder names a start or barred tokens */
-    if (g->start < 0 && !g->barred_count && ids->begin != ids->ends[0])
-        ids->barred = &ids->begin, ids->barred_count = 1;
+    /* targets do not contain their begin token, unless the folder names a start or bad words */
+    if (g->start < 0 && !g->bad_word_ids && ids->begin != ids->ends.ids[0])
+        ids->barred = (struct qkv_token_list){&ids->begin, 1};
     return QKV_OK;
 }
 

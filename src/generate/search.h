@@ -6,18 +6,19 @@
 #include "kernel/kernel.h"
 #include "op/steps.h"
 
-/* The tokens that begin and end targets. */
+/* The tokens that begin and end targets, and those that are in none. */
 struct qkv_search_ids {
-    int32_t begin, first; /* the token that must follow begin; -1: any */
-    const int32_t *ends, *barred;
-    size_t end_count, barred_count;
+    int32_t begin;
+    struct qkv_token_list ends, barred;
     int32_t end; /* the end by the tokenizer alone, if the folder names none */
 };
 struct qkv_search_rules {
     struct qkv_context *ctx;
     const struct qkv_search_options *options;
     size_t V, vocab; /* scores of a row; ids that can be chosen */
+    size_t most;     /* continuations of a source in a step */
     struct qkv_search_ids ids;
+    struct qkv_score_rules score; /* penalty 1 in sampling, which has its own */
 };
 /* Hypotheses of a source that run together: `beam`, or n_best in sampling. */
 size_t qkv_search_width(const struct qkv_search_rules *rules);
@@ -47,28 +48,30 @@ enum qkv_status qkv_search_check_model(struct qkv_model *model, const char *doin
  * tokens next[0], … as the new live rows. */
 struct qkv_beam {
     const struct qkv_search_rules *rules;
-    size_t source, number;      /* its index, and its number for seeds */
-    size_t max_length;          /* the maximum length of the target */
-    size_t live, length;        /* running hypotheses, and their tokens so far */
-    int32_t *ids, *next_ids;    /* (width,max_length) each */
-    double *sums;               /* (width): their log-probabilities */
-    size_t *lanes;              /* (width): in sampling, the hypothesis of each row */
-    size_t *parents;            /* (width) */
-    int32_t *next;              /* (width) */
-    struct qkv_candidate *heap; /* (2·width): the likeliest continuations, the best first */
-    int32_t *banned;            /* (max_length): tokens that would repeat n tokens of the present row */
-    size_t banned_count;
-    struct qkv_hypothesis *finished; /* (n_best), best first; their ids are in finished_ids */
+    size_t source, number;           /* its index, and its number for seeds */
+    size_t max_length;               /* the maximum number of tokens of the target, its end included */
+    size_t live, length;             /* running hypotheses, and their tokens so far */
+    int32_t *ids, *next_ids;         /* (width,1+max_length) each: the begin, then the tokens */
+    double *sums;                    /* (width): their log-probabilities */
+    size_t *lanes;                   /* (width): in sampling, the hypothesis of each row */
+    size_t *parents;                 /* (width) */
+    int32_t *next;                   /* (width) */
+    struct qkv_candidate *heap;      /* (most): the likeliest continuations, the best first */
+    struct qkv_score_text text;      /* what all its hypotheses have in common */
+    int32_t *once;                   /* (source): its ids, each once */
+    struct qkv_hypothesis *finished; /* (width), best first; their ids are in finished_ids */
     size_t finished_count;
-    int32_t *finished_ids; /* (n_best,max_length) */
+    int32_t *finished_ids; /* (width,1+max_length) */
     bool broken;           /* a score was not finite */
     void *memory;
 };
-enum qkv_status qkv_beam_create(const struct qkv_search_rules *rules, size_t source, size_t number, size_t max_length,
-                                struct qkv_beam *beam);
+/* ids: those of the source, which stay until the beam is freed. */
+enum qkv_status qkv_beam_create(const struct qkv_search_rules *rules, size_t source, size_t number,
+                                struct qkv_token_list ids, size_t max_length, struct qkv_beam *beam);
 void qkv_beam_free(struct qkv_beam *beam);
-/* What the step `candidates` reads of a source, with the scores (live,V); at the first step (1,V). */
-struct qkv_continuation qkv_beam_continuation(const struct qkv_beam *beam, const float *scores);
+/* What the step `candidates` reads of a source, with the scores (live,V); at the first step (1,V). changed: scratch of
+ * the step, or NULL. */
+struct qkv_continuation qkv_beam_continuation(const struct qkv_beam *beam, const float *scores, float *changed);
 /* Runs one step with what it has found. Sampling (qkv_beam_draw) may fail and sets the message. live is 0 when the
  * source is done. */
 void qkv_beam_step(struct qkv_beam *beam, const struct qkv_continuation *found);

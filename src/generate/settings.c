@@ -34,6 +34,28 @@ bool qkv_generate_settings(const struct qkv_model *model, struct qkv_generate_op
         if (ends[i] < model->spec.vocab) o->ends[o->end_count++] = ends[i];
     const uint64_t seed = o->sampling.seed;
     if (g->given) o->sampling = g->sampling, o->sampling.seed = seed;
+    if (g->given && g->max_tokens) o->tokens = g->max_tokens;
+    if (g->given && !g->max_tokens && g->max_length) o->tokens = SIZE_MAX, o->max_length = g->max_length;
     qkv_options_give(options, o, sizeof *o);
     return g->given;
+}
+
+bool qkv_search_settings(const struct qkv_model *model, struct qkv_search_options *options) {
+    if (!model || !options) return false;
+    struct qkv_search_options all = qkv_search_defaults(), *o = &all;
+    if (QKV_TAKE_OPTIONS(model->ctx, qkv_search_options, o, options)) return false;
+    const struct qkv_model_generation *g = &model->generation;
+    if (!g->given) return false;
+    const uint64_t seed = o->sampling.seed;
+    const size_t room = (size_t)model->spec.context - 1;
+    const size_t wanted = g->max_tokens ? g->max_tokens : g->max_length ? qkv_max(g->max_length - 1, (size_t)1) : 0;
+    o->sample = g->sampling.temperature > 0;
+    o->beam = g->beams && !o->sample ? g->beams : 1;
+    o->length_penalty = g->length_penalty;
+    o->stopping = g->stopping;
+    o->max_tokens = qkv_min(wanted, room);
+    o->sampling = g->sampling;
+    o->sampling.seed = seed;
+    qkv_options_give(options, o, sizeof *o);
+    return true;
 }

@@ -162,8 +162,8 @@ static bool generation_is_lost(const struct qkv_gguf_export *e) {
     char start[96];
     snprintf(start, sizeof start, "%.64s.decoder_start_token_id", export_architecture(e));
     if (!g->given || !e->config.family) return false;
-    return g->sampling.temperature > 0 || g->sampling.repeat_penalty != 1 || g->first >= 0 || g->barred_count ||
-           (g->start >= 0 && !json_object_get(e->written.keys, start));
+    return g->sampling.temperature > 0 || g->sampling.repeat_penalty != 1 || g->first >= 0 || g->bad_word_ids ||
+           qkv_generation_rules(g) || (g->start >= 0 && !json_object_get(e->written.keys, start));
 }
 
 static enum qkv_status export_note_missing(struct qkv_gguf_export *e) {

@@ -64,9 +64,22 @@ static enum qkv_status model_list(struct qkv_context *ctx, const struct qkv_spec
         qkv_model_free(m);
         return status;
     }
-    m->generation.start = m->generation.first = -1;
+    qkv_model_generation_clear(&m->generation);
     *out = m;
     return QKV_OK;
+}
+
+const char *qkv_stopping_name(enum qkv_stopping stopping) {
+    static const char *const names[] = {"never", "false", "true"};
+    return (size_t)stopping < sizeof names / sizeof *names ? names[stopping] : NULL;
+}
+
+void qkv_model_generation_clear(struct qkv_model_generation *g) {
+    memset(g, 0, sizeof *g);
+    g->sampling.top_p = g->sampling.repeat_penalty = 1;
+    g->start = g->first = -1;
+    g->length_penalty = g->source_penalty = 1;
+    g->stopping = QKV_STOPPING_FALSE;
 }
 
 enum qkv_status qkv_model_list(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out) {

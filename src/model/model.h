@@ -91,16 +91,28 @@ struct qkv_model_origin {
     char *gguf;      /* the path of the GGUF file whose keys have the model's tokenizer; NULL: none has */
 };
 
-/* The settings of generation in a model's folder. */
+/* The settings of generation in a model's folder; names are those of struct qkv_token_rules and of
+ * struct qkv_search_options. 0 is a length or a beam that the folder does not name. */
+enum { QKV_GENERATION_IDS = 1024, QKV_GENERATION_UNREAD = 256 };
 struct qkv_model_generation {
-    bool given; /* the folder has some; else all other fields are unused */
+    bool given; /* the folder has some; else all other fields are those of qkv_model_generation_clear */
     struct qkv_sampling sampling;
     int32_t ends[QKV_TOKEN_ENDS];
     size_t end_count;
-    int32_t start, first;           /* the token that targets begin with, and the one that must follow; −1: not set */
-    int32_t barred[QKV_TOKEN_ENDS]; /* tokens that are never chosen */
-    size_t barred_count;
+    int32_t start, first; /* the token that targets begin with, and the one that must follow; −1: not set */
+    size_t beams, max_length, max_tokens;
+    double length_penalty;
+    enum qkv_stopping stopping;
+    size_t min_length, min_tokens, no_repeat, source_no_repeat;
+    double source_penalty;
+    int32_t last[QKV_TOKEN_ENDS], suppressed[QKV_GENERATION_IDS], suppressed_first[QKV_GENERATION_IDS];
+    size_t last_count, suppressed_count, suppressed_first_count;
+    int32_t bad_words[QKV_GENERATION_IDS]; /* a −1 after each */
+    size_t bad_word_ids;
+    char unread[QKV_GENERATION_UNREAD]; /* keys that would change texts, with commas between them */
 };
+/* Sets the settings of a folder that has none. */
+void qkv_model_generation_clear(struct qkv_model_generation *generation);
 
 /* A dense layer after the pooling: act(W·x + b), plus x if it has a residual, or plus R·x. Its numbers are heap memory
  * in fp32; a planned model has none of them, but the open file that they are read from. */

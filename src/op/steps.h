@@ -333,15 +333,30 @@ struct qkv_candidate {
     double log_probability;
     int32_t row, id;
 };
+/* Rules for the next token that hold for all hypotheses; all is of the host. */
+struct qkv_score_rules {
+    struct qkv_token_rules tokens;
+    double penalty;      /* of tokens that the text has; 1: off */
+    size_t penalty_last; /* of so many of the latest; 0: of all */
+    struct qkv_token_list ends;
+};
+/* What the rules know of a text; all is of the host. */
+struct qkv_score_text {
+    const int32_t *ids; /* (count): the prompt, then the new tokens */
+    size_t count, prompt;
+    size_t max_tokens; /* the largest number of new tokens */
+    /* what `source` rules are about, and the same ids, each once; NULL: none */
+    struct qkv_token_list source, source_once;
+};
 /* The hypotheses of one source that continue, and what they continue with. All but the scores is of
  * the host. */
 struct qkv_continuation {
     const float *scores; /* (rows, V) */
     size_t rows;
-    const double *sums; /* (rows): the log-probability of each hypothesis */
-    const int32_t *ids; /* (rows, stride): its `length` tokens */
-    size_t length, stride;
-    int32_t *banned;            /* (length): scratch */
+    const double *sums;         /* (rows): the log-probability of each hypothesis */
+    struct qkv_score_text text; /* of the first hypothesis; row r has the ids r·stride further */
+    size_t stride;
+    float *changed;             /* (vocab): scratch, where rules change scores; else NULL */
     struct qkv_candidate *best; /* (most): receives the likeliest continuations, the best first */
     size_t count;               /* how many there are */
     bool broken;                /* a score is not finite */
@@ -349,12 +364,13 @@ struct qkv_continuation {
 /* The likeliest continuations of each source: of equal ones those of the first row, then of the first id. */
 struct qkv_step_candidates {
     struct qkv_continuation *sources;
-    size_t count, V, vocab; /* vocab: ids that can be chosen, the first of V */
-    size_t most;            /* continuations of a source */
-    size_t no_repeat;       /* tokens that would repeat so many of a hypothesis are not chosen; 0: all are */
-    int32_t first;          /* the only first token of a hypothesis; -1: any */
-    const int32_t *barred;  /* ids that are not chosen */
-    size_t barred_count;
+    size_t count, V, vocab;              /* vocab: ids that can be chosen, the first of V */
+    size_t most;                         /* continuations of a source */
+    const struct qkv_score_rules *rules; /* of all texts; NULL: none */
+    /* Penalties change scores instead of log-probabilities, and log-probabilities are those of the model. A forced
+     * token has 0. */
+    bool greedy;
+    struct qkv_token_list barred; /* ids that are not chosen */
 };
 
 /* ---- files ------------------------------------------------------------------------------------------------------ */

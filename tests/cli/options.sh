@@ -42,14 +42,20 @@ for option in "temp 1" "top-k 3" "top-p 0.9" "seed 7"; do
         --${option% *} ${option#* }
 done
 idle beam 'sample draws' translate nowhere --sample --beam 3
-idle length-penalty 'one result' translate nowhere --length-penalty 1 text
+idle length-penalty 'one result' translate nowhere --beam 1 --length-penalty 1 text
 idle length-penalty 'one result' translate nowhere --length-penalty 1 --sample text
+idle early-stopping 'sample draws' translate nowhere --sample --early-stopping true text
+idle early-stopping 'greedy search ends' translate nowhere --beam 1 --early-stopping true text
 idle scores 'n-best writes' translate nowhere --beam 2 --n-best 2 --scores
 idle input 'command line' translate nowhere --input there.txt text
 idle force 'no file is written' translate nowhere --force text
-refuse 2 'n-best 3 needs --beam 3' "$QKV" translate nowhere --n-best 3 text
+refuse 2 'n-best 3 needs --beam 3' "$QKV" translate nowhere --beam 2 --n-best 3 text
 useful translate nowhere --length-penalty 1 --beam 2 --scores text
 useful translate nowhere --length-penalty 1 --scores text
+useful translate nowhere --length-penalty 1 --early-stopping never text
+useful translate nowhere --n-best 3 text
+useful translate nowhere --min-tokens 2 --suppress "5 6" --suppress-first 7 --bad-words "8 9, 10" --force-first 3 text
+useful translate nowhere --force-last 2 --source-penalty 2 --source-no-repeat 3 --repeat-penalty 1.2 text
 useful translate nowhere --length-penalty 1 --sample --n-best 2 text
 useful translate nowhere --sample --temp 2 --top-k 3 --top-p 0.5 --seed 1 --scores text
 useful translate nowhere --input there.txt -o new.txt --force --max-tokens 3 --no-repeat 2 --batch 1 -q
@@ -73,13 +79,15 @@ useful embed nowhere --nearest a --among there.txt --top 3 --pool first
 useful embed nowhere --text -o new.txt --force --normalize a
 
 for kind in data labeled; do
-    for option in beam length-penalty max-tokens no-repeat; do
+    for option in beam length-penalty max-tokens no-repeat source-penalty min-tokens suppress force-last; do
         idle $option 'targets of pairs' eval nowhere --$kind there.txt --$option 2
     done
 done
 for kind in pairs labeled; do idle context 'windows' eval nowhere --$kind there.txt --context 8; done
 idle batch 'labelled lines' eval nowhere --labeled there.txt --batch 8
-idle length-penalty 'greedy' eval nowhere --pairs there.txt --length-penalty 1
+idle length-penalty 'greedy' eval nowhere --pairs there.txt --beam 1 --length-penalty 1
+useful eval nowhere --pairs there.txt --length-penalty 1 --early-stopping true
+idle min-tokens 'makes no tokens' generate nowhere -n 0 --min-tokens 3
 useful eval nowhere --data there.txt --batch 2 --context 8 --json -q
 useful eval nowhere --pairs there.txt --batch 2 --beam 2 --length-penalty 1 --max-tokens 4 --no-repeat 2
 useful eval nowhere --labeled there.txt --json

@@ -142,8 +142,8 @@ has tuned/config.json '"vocab": 128'
 has tuned/generation_config.json '"decoder_start_token_id": 0'
 try 0 "$QKV" train --resume tuned --steps 6 --quiet
 try 0 "$QKV" eval tuned --pairs pairs.tsv
-echo '{"bad_words_ids": [[5, 6]]}' >seq/generation_config.json
-refuse 1 'bad_words_ids has a word of several tokens' "$QKV" info seq
+echo '{"bad_words_ids": [5, 6]}' >seq/generation_config.json
+refuse 1 'bad_words_ids is not a list of words' "$QKV" info seq
 try 0 "$QKV" train --from "$golden/gpt2" --examples "$golden/gpt2/case.safetensors" --in-order --batch 2 \
     --valid-fraction 0 \
     --steps 2 --threads 1 --rates '*embed*=0.5' --out ids --quiet

@@ -152,6 +152,7 @@ for command in $commands; do
             case $option in
             --prompt | --stop | --nearest | --filter | --target) continue ;; # any text
             --chat | --system | --bos | --eos) continue ;;
+            --suppress | --suppress-first | --bad-words) [ "$value" != "$(printf '%0100d' 0)" ] || continue ;; # an id
             esac
             for value in no-such-name $'\e[31m' "$(printf '%0100d' 0)"; do
                 bad "$QKV" "$command" "${words[@]}" "$option=$value"
