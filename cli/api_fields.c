@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api.h"
+#include "cli_api.h"
 
 bool cli_api_refuse(struct cli_api_error *error, const char *field, const char *format, ...) {
     va_list arguments;

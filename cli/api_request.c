@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api.h"
+#include "cli_api.h"
 
 enum { PROMPTS_MAX = 1024 };
 

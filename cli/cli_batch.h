@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "api.h"
+#include "cli_api.h"
 
 struct cli_batch_line {
     size_t number;   /* from 1 */

@@ -240,15 +240,18 @@ static void quantise_own_weights(struct qkv_quantise_block *b) {
     for (size_t i = 0; i < n; i++) b->weight[i] += b->quantiser->emphasis * mean;
 }
 
-/* Importance over its largest number, and a little more, so that numbers without importance are not forgotten. */
+/* Importance over its largest number, and a little more, so that numbers without importance are not forgotten; times
+ * the root of the weights without it. */
 static void quantise_weights(struct qkv_quantise_block *b, const float *importance) {
     const size_t n = b->type->block;
-    float largest = 0;
+    float share[QKV_TYPE_BLOCK_MAX], largest = 0;
     for (size_t i = 0; i < n; i++) {
-        b->weight[i] = !(importance[i] > 0) ? 0 : importance[i] < FLT_MAX ? importance[i] : FLT_MAX;
-        if (b->weight[i] > largest) largest = b->weight[i];
+        share[i] = !(importance[i] > 0) ? 0 : importance[i] < FLT_MAX ? importance[i] : FLT_MAX;
+        if (share[i] > largest) largest = share[i];
     }
-    for (size_t i = 0; i < n; i++) b->weight[i] = (largest > 0 ? b->weight[i] / largest : 0) + 0x1p-20f;
+    quantise_own_weights(b);
+    for (size_t i = 0; i < n; i++)
+        b->weight[i] = sqrtf(b->weight[i]) * ((largest > 0 ? share[i] / largest : 0) + 0x1p-20f);
 }
 
 void qkv_quantise(const struct qkv_type *type, void *out, const float *in, size_t n, const float *importance) {

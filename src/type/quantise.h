@@ -2,10 +2,11 @@
  *
  * A part is a run of numbers with one scale: a block of 32 numbers, or 16 or 32 numbers of a block of 256. A search
  * finds the line of a part, its scale or its scale and its minimum, that makes the square error of the nearest codes
- * small, each number with a weight. The weights are the importance of the numbers. Without importance they are x² +
- * emphasis · r, so that the plain error and the one weighted by x² are both small. r is the geometric mean of two
- * numbers: the mean of x² in the block, and the error weighted by x² over the plain one, of a first rounding, which is
- * small if the largest numbers have no error.
+ * small, each number with a weight. Without importance the weights are x² + emphasis · r, so that the plain error and
+ * the one weighted by x² are both small. r is the geometric mean of two numbers: the mean of x² in the block, and the
+ * error weighted by x² over the plain one, of a first rounding, which is small if the largest numbers have no error.
+ * With importance the weights are it times the root of those: large numbers count more, as their errors tend to go with
+ * those of their inputs.
  *
  * Numbers of a block are divided by a power of two first, so that nothing overflows. */
 #ifndef QKV_TYPE_QUANTISE_H
