@@ -199,8 +199,9 @@ static int batch_tell(const struct cli_batch *b, const struct arguments *a, doub
         qkv_json_end(&out, '}');
         return cli_json_end(&out);
     }
-    cli_wrote(b->output, "%zu answers, %s tokens, %.1f tokens/s; %s tokens of prompts were in the cache", b->answered,
-              cli_grouped(number[0], s.tokens), rate, cli_grouped(number[1], s.cached_tokens));
+    cli_wrote(b->output, "%zu answer%s, %s tokens, %.1f tokens/s; %s tokens of prompts were in the cache", b->answered,
+              b->answered == 1 ? "" : "s", cli_grouped(number[0], s.tokens), rate,
+              cli_grouped(number[1], s.cached_tokens));
     return CLI_DONE;
 }
 
