@@ -230,6 +230,15 @@ static int batch_work(struct cli_batch *b, const struct arguments *a) {
     return code;
 }
 
+/* Answers what is not answered yet. */
+static int batch_model(struct cli_batch *b, const struct arguments *a, const char *path) {
+    int code = cli_open(&a->common, &b->api.ctx);
+    if (!code) code = cli_load(&a->common, b->api.ctx, path, &b->api.model);
+    if (!code) code = batch_engine(b, a, path);
+    if (!code) code = cli_batch_output(b, a->force);
+    return code ? code : batch_work(b, a);
+}
+
 static int batch_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct cli_batch b = {.input = a->input, .output = a->output};
@@ -241,11 +250,11 @@ static int batch_run(const void *values, const char *const *words, size_t count)
     if (!code) b.in = fopen(a->input, "r");
     if (!code && !b.in) code = cli_failed("cannot read %s: %s", a->input, strerror(errno));
     if (!code) code = b.names ? cli_batch_scan(&b) : cli_failed("out of memory");
-    if (!code) code = cli_open(&a->common, &b.api.ctx);
-    if (!code) code = cli_load(&a->common, b.api.ctx, words[0], &b.api.model);
-    if (!code) code = batch_engine(&b, a, words[0]);
-    if (!code) code = cli_batch_output(&b, a->force);
-    if (!code) code = batch_work(&b, a);
+    if (!code && !a->force) code = cli_batch_kept(&b);
+    if (!code && b.had < json_object_size(b.names))
+        code = batch_model(&b, a, words[0]);
+    else if (!code && a->json)
+        code = batch_tell(&b, a, 0);
     for (struct cli_batch_item *item = b.items, *next; item; item = next) {
         next = item->next;
         item_free(item);

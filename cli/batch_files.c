@@ -41,7 +41,6 @@ bool cli_batch_is_chat(const json_t *request) {
     return json_object_get(body ? body : request, "messages") != NULL;
 }
 
-/* Reads all requests once: their names, each of which may occur once. */
 int cli_batch_scan(struct cli_batch *b) {
     struct cli_batch_line line = {0};
     int code;
@@ -76,36 +75,38 @@ static int answer_count(struct cli_batch *b, const char *text, size_t size, size
     return code;
 }
 
-/* Reads the answers that are there, and removes a last line that is not whole. */
+/* Counts the answers that are there, and the bytes of whole lines. */
 static int answers_read(struct cli_batch *b, FILE *file) {
     char *text = NULL;
     size_t room = 0, number = 0;
     ssize_t size;
-    off_t whole = 0;
     int code = CLI_DONE;
     while (!code && (size = getline(&text, &room, file)) >= 0) {
         if (text[size - 1] != '\n') break;
-        whole += size;
+        b->whole += size;
         code = answer_count(b, text, (size_t)size, ++number);
     }
     if (!code && ferror(file)) code = cli_failed("cannot read %s: %s", b->output, strerror(errno));
-    if (!code && truncate(b->output, whole)) code = cli_failed("cannot write %s: %s", b->output, strerror(errno));
     free(text);
     return code;
 }
 
+int cli_batch_kept(struct cli_batch *b) {
+    FILE *there = fopen(b->output, "r");
+    if (!there) return CLI_DONE; /* opening it for writing says what is wrong */
+    const int code = answers_read(b, there);
+    fclose(there);
+    if (!code && b->had)
+        cli_say("%s has %zu of %zu answers%s", b->output, b->had, json_object_size(b->names),
+                b->had < json_object_size(b->names) ? "; the others are added" : "");
+    return code;
+}
+
 int cli_batch_output(struct cli_batch *b, bool force) {
-    FILE *there = force ? NULL : fopen(b->output, "r");
-    int code = CLI_DONE;
-    if (there) {
-        code = answers_read(b, there);
-        fclose(there);
-        if (!code && b->had)
-            cli_say("%s has %zu of %zu answers; the others are added", b->output, b->had, json_object_size(b->names));
-    }
-    if (code) return code;
     b->out = fopen(b->output, force ? "w" : "a");
-    return b->out ? CLI_DONE : cli_failed("cannot write %s: %s", b->output, strerror(errno));
+    if (!b->out || (!force && ftruncate(fileno(b->out), b->whole))) /* a last line that is not whole goes */
+        return cli_failed("cannot write %s: %s", b->output, strerror(errno));
+    return CLI_DONE;
 }
 
 int cli_batch_write(struct cli_batch *b, const char *name, size_t number, const struct cli_api_request *r,

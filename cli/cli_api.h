@@ -34,13 +34,14 @@ struct cli_api_values {
     int64_t n, max_tokens, max_completion_tokens, min_tokens, seed, top_k, logprobs, top_logprobs, chat_logprobs, echo;
 };
 
+enum { CLI_API_TOP = 20 }; /* likeliest tokens that a request can ask for */
 /* One choice of an answer. */
 struct cli_api_choice {
     char *text;
     size_t size, room;
     struct cli_api_token {
         struct qkv_token_score score;
-        struct qkv_token_score top[20];
+        struct qkv_token_score top[CLI_API_TOP];
         size_t top_count;
         bool prompt;
     } * tokens;

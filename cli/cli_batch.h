@@ -3,6 +3,7 @@
 #define QKV_CLI_BATCH_H
 
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "cli_api.h"
 
@@ -22,7 +23,8 @@ struct cli_batch_item {
 struct cli_batch {
     const char *input, *output;
     FILE *in, *out;
-    char *text; /* of a line */
+    off_t whole; /* bytes of the answers that are there */
+    char *text;  /* of a line */
     size_t text_room;
     json_t *names; /* of all requests: true if there is an answer */
     bool chats;    /* some are chats */
@@ -32,10 +34,12 @@ struct cli_batch {
     size_t had, answered, refused; /* answers that were there; that were written */
 };
 
-/* Opens the answers: those that are there stay, unless `force`. */
-int cli_batch_output(struct cli_batch *batch, bool force);
+/* Reads all requests once: their names, each of which may occur once. Then the answers that are there. */
 int cli_batch_scan(struct cli_batch *batch);
-/* Reads the next request. All three return CLI_DONE, or the exit code after a message. */
+int cli_batch_kept(struct cli_batch *batch);
+/* Opens the answers behind those that are there, or, with `force`, a new file. */
+int cli_batch_output(struct cli_batch *batch, bool force);
+/* Reads the next request. All four return CLI_DONE, or the exit code after a message. */
 int cli_batch_line(struct cli_batch *batch, struct cli_batch_line *line);
 bool cli_batch_is_chat(const json_t *request);
 /* Writes a line: the answer of request `number`, or why it has none (error not NULL). */

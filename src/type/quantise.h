@@ -5,8 +5,8 @@
  * small, each number with a weight. Without importance the weights are x² + emphasis · r, so that the plain error and
  * the one weighted by x² are both small. r is the geometric mean of two numbers: the mean of x² in the block, and the
  * error weighted by x² over the plain one, of a first rounding, which is small if the largest numbers have no error.
- * With importance the weights are it times the root of those: large numbers count more, as their errors tend to go with
- * those of their inputs.
+ * With importance the weights are it times the root of those, as llama.cpp weighs it too; models lose more by
+ * importance alone.
  *
  * Numbers of a block are divided by a power of two first, so that nothing overflows. */
 #ifndef QKV_TYPE_QUANTISE_H

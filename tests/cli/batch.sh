@@ -113,7 +113,10 @@ has err 'answers.jsonl: 3 answers'
 same "$(sed 's/"created": [0-9]*//' answers.jsonl | sort)" "$(sed 's/"created": [0-9]*//' all.jsonl | sort)" \
     "answers that were added"
 try 0 "$QKV" batch run --input requests.jsonl --output answers.jsonl --seed 3
-has err '^qkv: answers.jsonl has 5 of 5 answers'
+has err '^qkv: answers.jsonl has 5 of 5 answers$'
+cp answers.jsonl whole.jsonl
+refuse 1 'missing' "$QKV" batch missing --input requests.jsonl --output answers.jsonl --force
+cmp -s answers.jsonl whole.jsonl || fail "a command without a model has changed the answers"
 echo '{"custom_id": "other"}' >>answers.jsonl
 refuse 1 'answers.jsonl, line 6, answers no request of requests.jsonl; .*--force' \
     "$QKV" batch run --input requests.jsonl --output answers.jsonl
