@@ -40,7 +40,7 @@ static bool take_token(struct cli_api_choice *c, const struct qkv_engine_event *
     return true;
 }
 
-bool cli_api_take(struct cli_api_request *r, const struct qkv_engine_event *event) {
+bool cli_api_take(const struct cli_api *api, struct cli_api_request *r, const struct qkv_engine_event *event) {
     size_t prompt = 0;
     while (r->prompts[prompt].engine_id != event->request) prompt++;
     struct cli_api_choice *c = &r->choices[prompt * r->ask.answers + event->answer];
@@ -49,6 +49,9 @@ bool cli_api_take(struct cli_api_request *r, const struct qkv_engine_event *even
     if (wanted && !take_token(c, event)) return false;
     if (event->finish == QKV_FINISH_NONE) return true;
     c->finish = event->finish;
+    c->content_size = c->size;
+    if (r->uses_tools && api->tools && event->finish == QKV_FINISH_STOP)
+        c->calls = cli_tools_parse(api->tools, c->text, c->size, &c->content_size);
     r->open--;
     r->prompt_tokens += event->answer ? 0 : event->prompt_tokens;
     r->cached_tokens += event->answer ? 0 : event->cached_tokens;
@@ -83,11 +86,12 @@ static void put_chat_token(const struct cli_api *api, struct qkv_token_score sco
     qkv_json_end(out, ']');
 }
 
-static void put_chat_tokens(const struct cli_api *api, const struct cli_api_choice *c, struct qkv_json *out) {
+static void put_chat_tokens(const struct cli_api *api, const struct cli_api_choice *c, size_t first,
+                            struct qkv_json *out) {
     qkv_json_begin(out, '{');
     qkv_json_key(out, "content");
     qkv_json_begin(out, '[');
-    for (size_t i = 0; i < c->count; i++) {
+    for (size_t i = first; i < c->count; i++) {
         put_chat_token(api, c->tokens[i].score, out);
         qkv_json_key(out, "top_logprobs");
         qkv_json_begin(out, '[');
@@ -118,19 +122,19 @@ static void put_top(const struct cli_api *api, const struct cli_api_token *token
     qkv_json_end(out, '}');
 }
 
-static void put_tokens(const struct cli_api *api, const struct cli_api_choice *c, struct qkv_json *out) {
+static void put_tokens(const struct cli_api *api, const struct cli_api_choice *c, size_t first, struct qkv_json *out) {
     size_t size, at = 0;
     qkv_json_begin(out, '{');
     qkv_json_key(out, "tokens");
     qkv_json_begin(out, '[');
-    for (size_t i = 0; i < c->count; i++) {
+    for (size_t i = first; i < c->count; i++) {
         const char *text = token_text(api, c->tokens[i].score.id, &size);
         qkv_json_string(out, text, size);
     }
     qkv_json_end(out, ']');
     qkv_json_key(out, "token_logprobs");
     qkv_json_begin(out, '[');
-    for (size_t i = 0; i < c->count; i++)
+    for (size_t i = first; i < c->count; i++)
         if (i || !c->tokens[i].prompt)
             qkv_json_number(out, c->tokens[i].score.log_probability, 9);
         else
@@ -138,7 +142,7 @@ static void put_tokens(const struct cli_api *api, const struct cli_api_choice *c
     qkv_json_end(out, ']');
     qkv_json_key(out, "top_logprobs");
     qkv_json_begin(out, '[');
-    for (size_t i = 0; i < c->count; i++) put_top(api, &c->tokens[i], out);
+    for (size_t i = first; i < c->count; i++) put_top(api, &c->tokens[i], out);
     qkv_json_end(out, ']');
     qkv_json_key(out, "text_offset");
     qkv_json_begin(out, '[');
@@ -150,70 +154,91 @@ static void put_tokens(const struct cli_api *api, const struct cli_api_choice *c
     qkv_json_end(out, '}');
 }
 
+void cli_api_put_scores(const struct cli_api *api, const struct cli_api_request *r, const struct cli_api_choice *c,
+                        size_t first, struct qkv_json *out) {
+    qkv_json_key(out, "logprobs");
+    if (!r->ask.log_probabilities)
+        qkv_json_raw(out, "null");
+    else
+        (r->chat ? put_chat_tokens : put_tokens)(api, c, first, out);
+}
+
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
 
-static const char *finish_name(enum qkv_finish finish) {
-    return finish == QKV_FINISH_STOP ? "stop" : finish == QKV_FINISH_LENGTH ? "length" : "cancelled";
+const char *cli_api_finish(const struct cli_api_choice *c) {
+    static const char *const names[] = {[QKV_FINISH_NONE] = NULL,
+                                        [QKV_FINISH_STOP] = "stop",
+                                        [QKV_FINISH_LENGTH] = "length",
+                                        [QKV_FINISH_CANCELLED] = "cancelled",
+                                        [QKV_FINISH_FAILED] = "failed"};
+    return c->calls ? "tool_calls" : names[c->finish];
+}
+
+char *cli_api_prompt_text(const struct cli_api *api, const struct cli_api_request *r, size_t i, size_t *size) {
+    const struct cli_api_prompt *p = &r->prompts[i];
+    const struct qkv_tokenizer *t = qkv_model_tokenizer(api->model);
+    char *decoded = NULL;
+    *size = p->size;
+    if (!p->text && t && qkv_tokenizer_decode(api->ctx, t, p->ids, p->count, &decoded, size)) *size = 0;
+    char *own = malloc(*size + 1);
+    if (own && *size) memcpy(own, decoded ? decoded : p->text, *size);
+    if (own) own[*size] = 0;
+    qkv_free(decoded);
+    return own;
 }
 
 /* The text of a completion; with echo, after its prompt. */
 static void put_completion(const struct cli_api *api, const struct cli_api_request *r, const struct cli_api_choice *c,
                            size_t prompt, struct qkv_json *out) {
-    const struct cli_api_prompt *p = &r->prompts[prompt];
-    char *text = NULL;
     size_t size = 0;
-    if (r->values.echo > 0 && p->ids && qkv_model_tokenizer(api->model))
-        qkv_tokenizer_decode(api->ctx, qkv_model_tokenizer(api->model), p->ids, p->count, &text, &size);
-    const char *before = r->values.echo <= 0 ? "" : p->ids ? (text ? text : "") : p->text;
-    const size_t before_size = r->values.echo <= 0 ? 0 : p->ids ? size : p->size;
-    char *all = malloc(before_size + c->size + 1);
+    char *all = r->values.echo > 0 ? cli_api_prompt_text(api, r, prompt, &size) : NULL;
+    char *grown = realloc(all, size + c->size + 1);
+    if (grown && c->size) memcpy(grown + size, c->text, c->size);
     qkv_json_key(out, "text");
-    if (all) {
-        memcpy(all, before, before_size);
-        if (c->size) memcpy(all + before_size, c->text, c->size);
-    }
-    qkv_json_string(out, all ? all : "", all ? before_size + c->size : 0);
-    free(all);
-    qkv_free(text);
+    qkv_json_string(out, grown ? grown : "", grown ? size + c->size : 0);
+    free(grown ? grown : all);
 }
 
-static void put_choice(const struct cli_api *api, const struct cli_api_request *r, size_t i, struct qkv_json *out) {
-    const struct cli_api_choice *c = &r->choices[i];
+static void put_message(const struct cli_api_choice *c, uint64_t number, size_t i, struct qkv_json *out) {
+    qkv_json_key(out, "message");
     qkv_json_begin(out, '{');
-    qkv_json_put_count(out, "index", i);
-    if (r->chat) {
-        qkv_json_key(out, "message");
-        qkv_json_begin(out, '{');
-        qkv_json_put_text(out, "role", "assistant");
-        qkv_json_key(out, "content");
-        qkv_json_string(out, c->text ? c->text : "", c->size);
-        qkv_json_put_raw(out, "refusal", "null");
-        qkv_json_end(out, '}');
-    } else {
-        put_completion(api, r, c, i / r->ask.answers, out);
-    }
-    qkv_json_key(out, "logprobs");
-    if (!r->ask.log_probabilities)
+    qkv_json_put_text(out, "role", "assistant");
+    qkv_json_key(out, "content");
+    if (c->calls && !c->content_size)
         qkv_json_raw(out, "null");
     else
-        (r->chat ? put_chat_tokens : put_tokens)(api, c, out);
-    qkv_json_put_text(out, "finish_reason", finish_name(c->finish));
+        qkv_json_string(out, c->text ? c->text : "", c->content_size);
+    qkv_json_put_raw(out, "refusal", "null");
+    if (c->calls) cli_tools_put(c->calls, number, i, false, out);
     qkv_json_end(out, '}');
 }
 
-void cli_api_put_answer(const struct cli_api *api, const struct cli_api_request *r, uint64_t number, int64_t created,
-                        struct qkv_json *out) {
+static void put_choice(const struct cli_api *api, const struct cli_api_request *r, size_t i, uint64_t number,
+                       struct qkv_json *out) {
+    const struct cli_api_choice *c = &r->choices[i];
+    qkv_json_begin(out, '{');
+    qkv_json_put_count(out, "index", i);
+    if (r->chat)
+        put_message(c, number, i, out);
+    else
+        put_completion(api, r, c, i / r->ask.answers, out);
+    cli_api_put_scores(api, r, c, 0, out);
+    qkv_json_put_text(out, "finish_reason", cli_api_finish(c));
+    qkv_json_end(out, '}');
+}
+
+void cli_api_put_head(const struct cli_api *api, const struct cli_api_request *r, bool chunk, uint64_t number,
+                      int64_t created, struct qkv_json *out) {
     char id[64];
     snprintf(id, sizeof id, "%s-%llu", r->chat ? "chatcmpl" : "cmpl", (unsigned long long)number);
     qkv_json_begin(out, '{');
     qkv_json_put_text(out, "id", id);
-    qkv_json_put_text(out, "object", r->chat ? "chat.completion" : "text_completion");
+    qkv_json_put_text(out, "object", !r->chat ? "text_completion" : chunk ? "chat.completion.chunk" : "chat.completion");
     qkv_json_put_integer(out, "created", created);
     qkv_json_put_text(out, "model", api->name);
-    qkv_json_key(out, "choices");
-    qkv_json_begin(out, '[');
-    for (size_t i = 0; i < r->choice_count; i++) put_choice(api, r, i, out);
-    qkv_json_end(out, ']');
+}
+
+void cli_api_put_counts(const struct cli_api_request *r, struct qkv_json *out) {
     qkv_json_key(out, "usage");
     qkv_json_begin(out, '{');
     qkv_json_put_count(out, "prompt_tokens", r->prompt_tokens);
@@ -224,5 +249,15 @@ void cli_api_put_answer(const struct cli_api *api, const struct cli_api_request 
     qkv_json_put_count(out, "cached_tokens", r->cached_tokens);
     qkv_json_end(out, '}');
     qkv_json_end(out, '}');
+}
+
+void cli_api_put_answer(const struct cli_api *api, const struct cli_api_request *r, uint64_t number, int64_t created,
+                        struct qkv_json *out) {
+    cli_api_put_head(api, r, false, number, created, out);
+    qkv_json_key(out, "choices");
+    qkv_json_begin(out, '[');
+    for (size_t i = 0; i < r->choice_count; i++) put_choice(api, r, i, number, out);
+    qkv_json_end(out, ']');
+    cli_api_put_counts(r, out);
     qkv_json_end(out, '}');
 }

@@ -36,9 +36,9 @@ enum kind {
     REAL,
     COUNT,
     FLAG,
-    NAMED,  /* says who asks, or how often it is stored: nothing of an answer depends on it */
-    FALSE_, /* may be false */
-    OTHER   /* read elsewhere */
+    NAMED, /* says who asks, or how often it is stored: nothing of an answer depends on it */
+    ONLY,  /* may have one value, `low`: 0 is false, and 1 is true */
+    OTHER  /* read elsewhere */
 };
 struct field {
     const char *name;
@@ -68,10 +68,23 @@ static const struct field fields[] = {
     {"prompt", COMPLETION, OTHER, 0, 0, 0},
     {"messages", CHAT, OTHER, 0, 0, 0},
     {"tools", CHAT, OTHER, 0, 0, 0},
+    {"tool_choice", CHAT, OTHER, 0, 0, 0},
+    {"parallel_tool_calls", CHAT, ONLY, 0, 1, 1},
     {"chat_template_kwargs", CHAT, OTHER, 0, 0, 0},
     {"stop", BOTH, OTHER, 0, 0, 0},
+    {"stop_token_ids", BOTH, OTHER, 0, 0, 0},
+    {"ignore_eos", BOTH, FLAG, AT(ignore_eos), 0, 1},
     {"logit_bias", BOTH, OTHER, 0, 0, 0},
-    {"stream", BOTH, FALSE_, 0, 0, 0},
+    {"stream", BOTH, FLAG, AT(stream), 0, 1},
+    {"stream_options", BOTH, OTHER, 0, 0, 0},
+    {"best_of", COMPLETION, ONLY, 0, 1, 1},
+    {"typical_p", BOTH, ONLY, 0, 1, 1},
+    {"skip_special_tokens", BOTH, ONLY, 0, 0, 0},
+    {"include_stop_str_in_output", BOTH, ONLY, 0, 0, 0},
+    {"add_generation_prompt", CHAT, ONLY, 0, 1, 1},
+    {"continue_final_message", CHAT, ONLY, 0, 0, 0},
+    {"cache_prompt", BOTH, NAMED, 0, 0, 0},
+    {"priority", BOTH, NAMED, 0, 0, 0},
     {"model", BOTH, NAMED, 0, 0, 0},
     {"user", BOTH, NAMED, 0, 0, 0},
     {"metadata", BOTH, NAMED, 0, 0, 0},
@@ -109,8 +122,11 @@ static bool field_read(const struct field *f, const json_t *value, struct cli_ap
         if (!json_is_boolean(value)) return cli_api_refuse(error, f->name, "%s must be true or false", f->name);
         memcpy((char *)values + f->offset, &(int64_t){json_is_true(value)}, sizeof(int64_t));
         return true;
-    case FALSE_:
-        return json_is_false(value) || cli_api_refuse(error, f->name, "%s must be false: answers are whole", f->name);
+    case ONLY:
+        if (json_is_boolean(value) ? json_is_true(value) == (f->low > 0) : json_number_value(value) == f->low)
+            return true;
+        return cli_api_refuse(error, f->name, "%s can be %s alone here; leave it out", f->name,
+                              json_is_boolean(value) ? (f->low > 0 ? "true" : "false") : f->low > 0 ? "1" : "0");
     case NAMED:
     case OTHER:
         break;
@@ -123,7 +139,7 @@ static const char *field_name(const void *list, size_t i) {
     return fields[i].name;
 }
 
-static bool fields_all(struct cli_api_request *r, struct cli_api_error *error) {
+static bool fields_all(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)r->body, name, value) {
@@ -131,6 +147,7 @@ static bool fields_all(struct cli_api_request *r, struct cli_api_error *error) {
         while (i < CLI_COUNT_OF(fields) &&
                (strcmp(fields[i].name, name) != 0 || !(fields[i].where & (r->chat ? CHAT : COMPLETION))))
             i++;
+        if (i == CLI_COUNT_OF(fields) && api->ignores) continue;
         if (i == CLI_COUNT_OF(fields)) {
             const char *closest = qkv_closest_name(name, field_name, NULL, CLI_COUNT_OF(fields));
             return cli_api_refuse(error, name, "there is no field \"%.40s\" in a %s%s%s%s", name,
@@ -200,7 +217,43 @@ static bool fields_biases(struct cli_api_request *r, struct cli_api_error *error
     return true;
 }
 
+/* "stop_token_ids": [ID, ...], beside the ends of the model; with "ignore_eos" the ends of the model end nothing. */
+static bool fields_ends(struct cli_api_request *r, struct cli_api_error *error) {
+    const json_t *ids = json_object_get(r->body, "stop_token_ids");
+    struct qkv_generate_options *o = &r->options;
+    if (r->values.ignore_eos > 0) o->end_id = -1, o->end_count = 0;
+    if (!ids || json_is_null(ids)) return true;
+    if (!json_is_array(ids) || json_array_size(ids) > QKV_TOKEN_ENDS - o->end_count)
+        return cli_api_refuse(error, "stop_token_ids", "stop_token_ids must be a list of at most %zu token ids",
+                              QKV_TOKEN_ENDS - o->end_count);
+    for (size_t i = 0; i < json_array_size(ids); i++) {
+        const json_t *id = json_array_get(ids, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
+            return cli_api_refuse(error, "stop_token_ids", "item %zu of stop_token_ids is no token id", i);
+        o->ends[o->end_count++] = (int32_t)json_integer_value(id);
+    }
+    return true;
+}
+
+/* "stream_options": {"include_usage": true}. */
+static bool fields_stream(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
+    const json_t *options = json_object_get(r->body, "stream_options");
+    const json_t *usage = json_object_get(options, "include_usage");
+    r->streams = r->values.stream > 0;
+    if (r->streams && !api->streams)
+        return cli_api_refuse(error, "stream", "stream must be false: answers are whole");
+    if (!options || json_is_null(options)) return true;
+    if (!json_is_object(options) || (usage && !json_is_boolean(usage) && !json_is_null(usage)))
+        return cli_api_refuse(error, "stream_options", "stream_options must be {\"include_usage\": true or false}");
+    if (!r->streams) return cli_api_refuse(error, "stream_options", "stream_options needs stream true");
+    r->tells_usage = json_is_true(usage);
+    return true;
+}
+
 /* ---- the request ------------------------------------------------------------------------------------------------- */
+
+const struct cli_api_values cli_api_no_values = {NAN, NAN, NAN, NAN, NAN, NAN, -1, -1, -1,
+                                                 -1,  -1,  -1,  -1,  -1,  -1,  -1, -1, -1};
 
 static void fields_sampling(struct cli_api_request *r) {
     const struct cli_api_values *v = &r->values;
@@ -229,9 +282,11 @@ static void fields_ask(struct cli_api_request *r) {
 }
 
 bool cli_api_read_fields(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
-    r->values = (struct cli_api_values){NAN, NAN, NAN, NAN, NAN, NAN, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    r->values = cli_api_no_values;
     if (!json_is_object(r->body)) return cli_api_refuse(error, "", "the request must be an object");
-    if (!fields_all(r, error) || !fields_stops(api, r, error) || !fields_biases(r, error)) return false;
+    if (!fields_all(api, r, error) || !fields_stops(api, r, error) || !fields_biases(r, error) || !fields_ends(r, error) ||
+        !fields_stream(api, r, error))
+        return false;
     if (r->values.top_p == 0) return cli_api_refuse(error, "top_p", "top_p must be greater than 0");
     if (r->values.top_logprobs > 0 && r->values.chat_logprobs <= 0)
         return cli_api_refuse(error, "top_logprobs", "top_logprobs needs logprobs true");

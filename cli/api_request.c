@@ -4,7 +4,7 @@
 
 #include "cli_api.h"
 
-enum { PROMPTS_MAX = 1024 };
+enum { PROMPTS_MAX = 1024, CHOICES_MAX = 1024 };
 
 /* ---- prompts of completions -------------------------------------------------------------------------------------- */
 
@@ -80,28 +80,132 @@ static bool chat_check(const json_t *messages, struct cli_api_error *error) {
     return true;
 }
 
-/* The rendered talk, as one prompt of ids. */
-static bool chat_read(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
-    const json_t *messages = json_object_get(r->body, "messages"), *tools = json_object_get(r->body, "tools");
-    struct cli_talk_style style;
-    struct qkv_rendered text = {0};
-    char *variables = NULL;
-    if (!chat_check(messages, error)) return false;
+/* The parts of a content as one text, a line each; a part that is no text is refused by name. */
+static bool chat_content(json_t *message, size_t i, struct cli_api_error *error) {
+    const json_t *parts = json_object_get(message, "content"), *part;
+    json_t *text = json_string("");
+    size_t k;
+    if (!json_is_array(parts)) {
+        json_decref(text);
+        return true;
+    }
+    json_array_foreach(parts, k, part) {
+        const char *type = json_string_value(json_object_get(part, "type"));
+        const json_t *words = json_object_get(part, "text");
+        if (!type || strcmp(type, "text") != 0 || !json_is_string(words)) {
+            json_decref(text);
+            return cli_api_refuse(error, "messages", "message %zu, part %zu, is %.40s; parts of type text are read", i,
+                                  k, type ? type : "of no type");
+        }
+        json_t *longer = json_sprintf("%s%s%s", json_string_value(text), k ? "\n" : "", json_string_value(words));
+        json_decref(text);
+        text = longer;
+    }
+    return !json_object_set_new(message, "content", text) || cli_api_refuse(error, "", "out of memory");
+}
+
+/* Calls of tools that came as text become the objects that templates expect. */
+static void chat_calls(const json_t *message) {
+    const json_t *calls = json_object_get(message, "tool_calls");
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        json_t *function = json_object_get(json_array_get(calls, i), "function");
+        const json_t *arguments = json_object_get(function, "arguments");
+        json_t *read = json_is_string(arguments) ? json_loadb(json_string_value(arguments),
+                                                              json_string_length(arguments), 0, NULL)
+                                                 : NULL;
+        if (json_is_object(read)) json_object_set(function, "arguments", read);
+        json_decref(read);
+    }
+}
+
+/* Whether the model's template knows a word, such as the role "developer". */
+static bool template_has(const struct cli_api *api, const char *word) {
+    const char *name, *source;
+    size_t size;
+    for (size_t i = 0; qkv_chat_template_at(api->style.template, i, &name, &source, &size); i++)
+        if (strstr(source, word)) return true;
+    return false;
+}
+
+/* The messages as templates read them. */
+static json_t *chat_messages(const struct cli_api *api, const json_t *messages, struct cli_api_error *error) {
+    json_t *own = json_deep_copy(messages);
+    const bool knows = template_has(api, "developer");
+    if (!own) cli_api_refuse(error, "", "out of memory");
+    for (size_t i = 0; own && i < json_array_size(own); i++) {
+        json_t *message = json_array_get(own, i);
+        const char *role = json_string_value(json_object_get(message, "role"));
+        if (!knows && !strcmp(role, "developer")) json_object_set_new(message, "role", json_string("system"));
+        chat_calls(message);
+        if (chat_content(message, i, error)) continue;
+        json_decref(own);
+        own = NULL;
+    }
+    return own;
+}
+
+/* "tool_choice", and whether the answer may call tools. */
+static bool chat_choice(const struct cli_api *api, struct cli_api_request *r, const json_t *tools,
+                        struct cli_api_error *error) {
+    const json_t *choice = json_object_get(r->body, "tool_choice");
+    const char *name = json_string_value(choice);
     if (tools && !json_is_null(tools) && !json_is_array(tools))
         return cli_api_refuse(error, "tools", "tools must be a list");
-    r->prompts = calloc(1, sizeof *r->prompts);
-    r->prompt_count = r->prompts ? 1 : 0;
-    json_t *talk = json_pack("{s:O}", "messages", messages);
-    if (talk && json_array_size(tools)) json_object_set(talk, "tools", (json_t *)(uintptr_t)tools);
-    bool read =
-        r->prompts && talk ? chat_style(api, r, &style, &variables, error) : cli_api_refuse(error, "", "out of memory");
-    if (read && cli_talk_ids(api->ctx, &style, qkv_model_tokenizer(api->model), talk, &text, &r->prompts->ids,
-                             &r->prompts->count))
+    r->uses_tools = json_array_size(tools) > 0;
+    if (!choice || json_is_null(choice)) return true;
+    if (!name || (strcmp(name, "auto") != 0 && strcmp(name, "none") != 0))
+        return cli_api_refuse(error, "tool_choice", "tool_choice can be \"auto\" or \"none\" here");
+    if (!strcmp(name, "none")) r->uses_tools = false;
+    (void)api;
+    return true;
+}
+
+/* The rendered talk, as one prompt of ids. */
+bool cli_api_render(const struct cli_api *api, struct cli_api_request *r, struct qkv_rendered *text, int32_t **ids,
+                    size_t *count, struct cli_api_error *error) {
+    const json_t *messages = json_object_get(r->body, "messages"), *tools = json_object_get(r->body, "tools");
+    struct cli_talk_style style;
+    char *variables = NULL;
+    *text = (struct qkv_rendered){0};
+    if (!chat_check(messages, error) || !chat_choice(api, r, tools, error)) return false;
+    json_t *own = chat_messages(api, messages, error);
+    if (!own) return false;
+    json_t *talk = json_pack("{s:o}", "messages", own);
+    if (talk && r->uses_tools) json_object_set(talk, "tools", (json_t *)(uintptr_t)tools);
+    bool read = talk ? chat_style(api, r, &style, &variables, error) : cli_api_refuse(error, "", "out of memory");
+    if (read && cli_talk_ids(api->ctx, &style, qkv_model_tokenizer(api->model), talk, text, ids, count))
         read = cli_api_refuse(error, "messages", "%s", cli_message(api->ctx));
-    qkv_rendered_free(&text);
     free(variables);
     json_decref(talk);
     return read;
+}
+
+static bool chat_read(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
+    struct qkv_rendered text;
+    r->prompts = calloc(1, sizeof *r->prompts);
+    if (!r->prompts) return cli_api_refuse(error, "", "out of memory");
+    r->prompt_count = 1;
+    const bool read = cli_api_render(api, r, &text, &r->prompts->ids, &r->prompts->count, error);
+    qkv_rendered_free(&text);
+    return read;
+}
+
+/* Encodes the prompts that are texts, so that the engine need not. What an engine does with an empty text, and the
+ * rules for sources, stay with it. */
+static bool prompts_encode(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
+    const struct qkv_tokenizer *t = qkv_model_tokenizer(api->model);
+    for (size_t i = 0; t && i < r->prompt_count; i++) {
+        struct cli_api_prompt *p = &r->prompts[i];
+        int32_t *ids = NULL;
+        if (p->ids || !p->size) continue;
+        if (qkv_tokenizer_encode_sequence(api->ctx, t, p->text, p->size, true, &ids, &p->count))
+            return cli_api_refuse(error, "prompt", "%s", cli_message(api->ctx));
+        p->ids = p->count ? malloc(p->count * sizeof *p->ids) : NULL;
+        if (p->ids) memcpy(p->ids, ids, p->count * sizeof *p->ids);
+        qkv_free(ids);
+        if (p->count && !p->ids) return cli_api_refuse(error, "", "out of memory");
+    }
+    return true;
 }
 
 /* ---- the request ------------------------------------------------------------------------------------------------- */
@@ -109,10 +213,14 @@ static bool chat_read(const struct cli_api *api, struct cli_api_request *r, stru
 bool cli_api_read(const struct cli_api *api, const json_t *body, bool chat, uint64_t seed, struct cli_api_request *r,
                   struct cli_api_error *error) {
     *r = (struct cli_api_request){.chat = chat, .body = body, .options = api->usual};
+    if (!chat && api->completion_tokens) r->options.tokens = api->completion_tokens;
     r->ask = qkv_engine_request_defaults();
     r->options.sampling.seed = seed;
     if (!cli_api_read_fields(api, r, error)) return false;
-    if (!(chat ? chat_read(api, r, error) : prompts_read(r, error))) return false;
+    if (!(chat ? chat_read(api, r, error) : prompts_read(r, error) && prompts_encode(api, r, error))) return false;
+    if (r->prompt_count * r->ask.answers > CHOICES_MAX)
+        return cli_api_refuse(error, "n", "%zu prompts with %zu answers each are more than %d", r->prompt_count,
+                              r->ask.answers, CHOICES_MAX);
     r->choice_count = r->open = r->prompt_count * r->ask.answers;
     r->choices = calloc(r->choice_count, sizeof *r->choices);
     r->body = NULL;
@@ -127,8 +235,8 @@ bool cli_api_submit(const struct cli_api *api, struct cli_api_request *r, struct
         options.ids = p->ids;
         options.id_count = p->count;
         ask.options = &options;
-        ask.prompt = p->text;
-        ask.prompt_size = p->size;
+        ask.prompt = p->ids ? NULL : p->text;
+        ask.prompt_size = p->ids ? 0 : p->size;
         if (!qkv_engine_submit(api->engine, &ask, &p->engine_id)) continue;
         while (i--) qkv_engine_cancel(api->engine, r->prompts[i].engine_id);
         return cli_api_refuse(error, r->chat ? "messages" : "prompt", "%s", cli_message(api->ctx));
@@ -144,6 +252,7 @@ void cli_api_close(struct cli_api_request *r) {
     for (size_t i = 0; r->choices && i < r->choice_count; i++) {
         free(r->choices[i].text);
         free(r->choices[i].tokens);
+        json_decref(r->choices[i].calls);
     }
     for (size_t i = 0; i < r->stop_count; i++) free(r->owned[i]);
     free(r->prompts);

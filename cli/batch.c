@@ -126,7 +126,7 @@ static int batch_hear(struct cli_batch *b) {
         struct cli_batch_item *item = b->items;
         while (item && !cli_api_owns(&item->request, &event)) item = item->next;
         if (!item) continue;
-        if (!cli_api_take(&item->request, &event)) return cli_failed("out of memory");
+        if (!cli_api_take(&b->api, &item->request, &event)) return cli_failed("out of memory");
         b->open -= event.finish != QKV_FINISH_NONE;
         const int code = item->request.open ? CLI_DONE : batch_end(b, item);
         if (code) return code;
@@ -174,6 +174,7 @@ static int batch_engine(struct cli_batch *b, const struct arguments *a, const ch
     o.cache = a->common.cache;
     int code = CLI_DONE;
     if (b->chats) code = cli_talk_open(b->api.ctx, path, a->template, &b->api.style);
+    b->api.tools = cli_tools_find(b->api.style.template);
     if (!code && qkv_engine_create(b->api.model, &o, &b->api.engine)) code = cli_broken(b->api.ctx);
     return code;
 }

@@ -1,5 +1,6 @@
 /* cli_api.h: requests for continuations as programs for the interface of OpenAI write them, and their answers. Requests
- * are JSON; an engine answers them. api_fields.c reads the fields, api_request.c the prompts, api_answer.c writes. */
+ * are JSON; an engine answers them. api_fields.c reads the fields, api_request.c the prompts, api_tools.c finds calls of
+ * tools, api_answer.c gathers and writes whole answers, api_stream.c pieces of them. */
 #ifndef QKV_CLI_API_H
 #define QKV_CLI_API_H
 
@@ -13,8 +14,12 @@ struct cli_api {
     struct qkv_model *model;
     struct qkv_engine *engine;
     struct cli_talk_style style;       /* of chats */
+    const struct cli_tools *tools;     /* how answers call tools; NULL: not known, calls are text */
     const char *name;                  /* of the model, in answers */
     struct qkv_generate_options usual; /* sampling, tokens and ends where a request says nothing */
+    size_t completion_tokens;          /* of completions, where they say nothing; 0: as `usual` */
+    bool streams;                      /* requests may ask for their answers piece by piece */
+    bool ignores;                      /* fields that are not known; else they are refused */
 };
 
 /* Why a request is refused. */
@@ -32,7 +37,9 @@ void cli_api_put_error(struct qkv_json *out, const struct cli_api_error *error);
 struct cli_api_values {
     double temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
     int64_t n, max_tokens, max_completion_tokens, min_tokens, seed, top_k, logprobs, top_logprobs, chat_logprobs, echo;
+    int64_t ignore_eos, stream;
 };
+extern const struct cli_api_values cli_api_no_values;
 
 enum { CLI_API_TOP = 20 }; /* likeliest tokens that a request can ask for */
 /* One choice of an answer. */
@@ -47,10 +54,17 @@ struct cli_api_choice {
     } * tokens;
     size_t count, token_room;
     enum qkv_finish finish;
+    json_t *calls;       /* of tools: [{"name", "arguments"}]; NULL: none */
+    size_t content_size; /* of the text in front of the calls; without calls all of it */
+    /* what a stream has told of it */
+    size_t told, told_tokens;
+    bool begun, ended;
 };
 struct cli_api_request {
-    bool chat; /* else a completion */
+    bool chat;       /* else a completion */
+    bool uses_tools; /* calls of tools are looked for */
     struct cli_api_values values;
+    bool streams, tells_usage;
     const json_t *body; /* borrowed while the request is read */
     struct qkv_engine_request ask;
     struct qkv_generate_options options;
@@ -78,14 +92,51 @@ bool cli_api_read_fields(const struct cli_api *api, struct cli_api_request *requ
 /* Reads a body. `seed`: where the request has none. False: *error; close the request in both cases. */
 bool cli_api_read(const struct cli_api *api, const json_t *body, bool chat, uint64_t seed,
                   struct cli_api_request *request, struct cli_api_error *error);
+/* Renders the talk of a chat, and encodes it; *text is freed with qkv_rendered_free, *ids with free. */
+bool cli_api_render(const struct cli_api *api, struct cli_api_request *request, struct qkv_rendered *text, int32_t **ids,
+                    size_t *count, struct cli_api_error *error);
 /* Gives the request to the engine. False: *error. */
 bool cli_api_submit(const struct cli_api *api, struct cli_api_request *request, struct cli_api_error *error);
 /* Takes an event of the engine if it is of this request. False without memory. */
 bool cli_api_owns(const struct cli_api_request *request, const struct qkv_engine_event *event);
-bool cli_api_take(struct cli_api_request *request, const struct qkv_engine_event *event);
+bool cli_api_take(const struct cli_api *api, struct cli_api_request *request, const struct qkv_engine_event *event);
 /* Writes the whole answer, an object. `number` is part of its id; `created`: seconds since 1970. */
 void cli_api_put_answer(const struct cli_api *api, const struct cli_api_request *request, uint64_t number,
                         int64_t created, struct qkv_json *out);
+/* Writes what is new of a choice as a chunk, an object; false: there is nothing new. The last chunk of a stream with
+ * usage is cli_api_put_usage's. */
+bool cli_api_put_chunk(const struct cli_api *api, struct cli_api_request *request, size_t choice, uint64_t number,
+                       int64_t created, struct qkv_json *out);
+void cli_api_put_usage(const struct cli_api *api, const struct cli_api_request *request, uint64_t number,
+                       int64_t created, struct qkv_json *out);
 void cli_api_close(struct cli_api_request *request);
+
+/* ---- parts of answers (api_answer.c) ----------------------------------------------------------------------------- */
+
+/* Begins the object of an answer, or of a chunk, up to its choices. */
+void cli_api_put_head(const struct cli_api *api, const struct cli_api_request *request, bool chunk, uint64_t number,
+                      int64_t created, struct qkv_json *out);
+/* "usage" of an open object. */
+void cli_api_put_counts(const struct cli_api_request *request, struct qkv_json *out);
+/* "logprobs" of an open choice: of its tokens from `first` on. */
+void cli_api_put_scores(const struct cli_api *api, const struct cli_api_request *request,
+                        const struct cli_api_choice *choice, size_t first, struct qkv_json *out);
+/* "finish_reason"; NULL for a choice that goes on. */
+const char *cli_api_finish(const struct cli_api_choice *choice);
+/* The text of prompt i, which echo asks for, in memory of malloc; NULL: no memory. */
+char *cli_api_prompt_text(const struct cli_api *api, const struct cli_api_request *request, size_t i, size_t *size);
+
+/* ---- tools (api_tools.c) ----------------------------------------------------------------------------------------- */
+
+/* How the models of a family write calls of tools. */
+struct cli_tools;
+/* Finds it by the source of a template; NULL: none is known. */
+const struct cli_tools *cli_tools_find(const struct qkv_chat_template *template);
+/* How many bytes of the text so far cannot become part of a call. */
+size_t cli_tools_plain(const struct cli_tools *tools, const char *text, size_t size);
+/* Finds the calls in a whole text; *content is the size of the text in front of them. NULL: there are none. */
+json_t *cli_tools_parse(const struct cli_tools *tools, const char *text, size_t size, size_t *content);
+/* "tool_calls" of an open object: all calls of a choice, with an index if they are part of a chunk. */
+void cli_tools_put(const json_t *calls, uint64_t number, size_t choice, bool chunk, struct qkv_json *out);
 
 #endif
