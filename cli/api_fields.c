@@ -18,14 +18,20 @@ bool cli_api_refuse(struct cli_api_error *error, const char *field, const char *
 }
 
 void cli_api_put_error(struct qkv_json *out, const struct cli_api_error *error) {
+    static const struct {
+        int status;
+        const char *type, *code;
+    } kinds[] = {{401, "authentication_error", "invalid_api_key"}, {403, "permission_error", NULL},
+                 {404, "not_found_error", "not_found"},            {429, "rate_limit_error", "rate_limit_exceeded"},
+                 {503, "unavailable_error", "overloaded"},         {500, "server_error", NULL},
+                 {504, "server_error", "timeout"}};
+    size_t i = 0;
+    while (i < CLI_COUNT_OF(kinds) && kinds[i].status != error->status) i++;
     qkv_json_begin(out, '{');
     qkv_json_put_text(out, "message", error->text);
-    qkv_json_put_text(out, "type", error->status >= 500 ? "server_error" : "invalid_request_error");
-    if (*error->field)
-        qkv_json_put_text(out, "param", error->field);
-    else
-        qkv_json_put_raw(out, "param", "null");
-    qkv_json_put_raw(out, "code", "null");
+    qkv_json_put_text(out, "type", i < CLI_COUNT_OF(kinds) ? kinds[i].type : "invalid_request_error");
+    qkv_json_put_text(out, "param", *error->field ? error->field : NULL);
+    qkv_json_put_text(out, "code", i < CLI_COUNT_OF(kinds) ? kinds[i].code : NULL);
     qkv_json_end(out, '}');
 }
 
@@ -93,6 +99,46 @@ static const struct field fields[] = {
     {"safety_identifier", BOTH, NAMED, 0, 0, 0},
     {"prompt_cache_key", BOTH, NAMED, 0, 0, 0},
 };
+
+/* ---- bodies ------------------------------------------------------------------------------------------------------ */
+
+enum { VALUES_MAX = 2000000, NESTED_MAX = 200000 };
+
+/* Counts what a body has before it is read: an empty list of two bytes takes a hundred in memory. */
+static bool body_count(const char *text, size_t size, struct cli_api_error *error) {
+    size_t values = 0, nested = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < size; i++) {
+        if (quoted && text[i] == '\\')
+            i++;
+        else if (text[i] == '"')
+            quoted = !quoted;
+        else if (!quoted) {
+            nested += text[i] == '{' || text[i] == '[';
+            values += text[i] == ',';
+        }
+    }
+    return (values <= VALUES_MAX && nested <= NESTED_MAX) ||
+           cli_api_refuse(error, "", "the request has %zu objects and lists and %zu further values; at most %d and %d",
+                          nested, values, NESTED_MAX, VALUES_MAX);
+}
+
+json_t *cli_api_parse(const char *text, size_t size, struct cli_api_error *error) {
+    json_error_t fault;
+    if (!size) {
+        cli_api_refuse(error, "", "the request has no body; it is a JSON object");
+        return NULL;
+    }
+    if (!body_count(text, size, error)) return NULL;
+    json_t *body = json_loadb(text, size, JSON_REJECT_DUPLICATES, &fault);
+    if (!body) cli_api_refuse(error, "", "no JSON, line %d, column %d: %s", fault.line, fault.column, fault.text);
+    if (body && !json_is_object(body)) {
+        cli_api_refuse(error, "", "the request must be an object");
+        json_decref(body);
+        return NULL;
+    }
+    return body;
+}
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 

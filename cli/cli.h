@@ -42,6 +42,7 @@ enum cli_kind {
     CLI_WRITE,      /* CLI_TEXT: the path of a file to write */
     CLI_FOLDER,     /* CLI_TEXT: the path of a folder to write into */
     CLI_COUNT,      /* int64_t in [low, high] */
+    CLI_MEMORY,     /* int64_t in MiB, in [low, high]: 512M, 8G, or a number of MiB */
     CLI_REAL,       /* double, finite, in [low, high]; high CLI_ENDLESS: no upper bound; both 0: any */
     CLI_ABOVE       /* the same without low: in (low, high] */
 };
@@ -129,6 +130,7 @@ const struct cli_command *cli_new(void);
 const struct cli_command *cli_generate(void);
 const struct cli_command *cli_chat(void);
 const struct cli_command *cli_batch(void);
+const struct cli_command *cli_serve(void);
 const struct cli_command *cli_translate(void);
 const struct cli_command *cli_classify(void);
 const struct cli_command *cli_fill(void);
@@ -175,6 +177,7 @@ const char *cli_choose_long(const char *option, size_t i);
 #define CLI_FULL_STOP   "stop"
 #define CLI_FULL_FORGET "forget-oldest"
 const char *cli_choose_full(const char *option, size_t i);     /* what a full context does: these two */
+const char *cli_choose_log(const char *option, size_t i);      /* text, json, none */
 const char *cli_choose_thinking(const char *option, size_t i); /* show, dim, hide */
 const char *cli_choose_pool(const char *option, size_t i);
 const char *cli_choose_attention(const char *option, size_t i); /* encoder, decoder, cross */
@@ -409,8 +412,9 @@ void cli_print_quoted(const char *text,
 char *cli_short(char *text, double value);   /* 10.8M */
 char *cli_grouped(char *text, size_t value); /* 10,795,776 */
 char *cli_bytes(char *text, size_t value);   /* 41.2 MiB */
-/* The peak of this process's memory so far, in bytes; 0 if the system does not say. */
+/* The peak of this process's memory so far, and its memory now, in bytes; 0 if the system does not say. */
 size_t cli_memory_peak(void);
+size_t cli_memory_now(void);
 /* Memory that a process gets while it works, beside its data: pages of the program read later, stacks, small blocks. */
 #define CLI_MEMORY_AT_WORK ((size_t)6 << 20)
 /* The expected peak of a process that had `own` bytes before it began to work in `bytes`. */

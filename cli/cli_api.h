@@ -87,6 +87,8 @@ struct cli_api_request {
     struct cli_api_error error; /* of a choice that failed */
 };
 
+/* Reads the text of a body, an object; NULL: *error. The caller drops the reference. */
+json_t *cli_api_parse(const char *text, size_t size, struct cli_api_error *error);
 /* Reads the fields of the body of a request: all but its prompts. False: *error says why it is refused. */
 bool cli_api_read_fields(const struct cli_api *api, struct cli_api_request *request, struct cli_api_error *error);
 /* Reads a body. `seed`: where the request has none. False: *error; close the request in both cases. */

@@ -60,6 +60,7 @@ static int files_add_option(struct files_list *list, const struct cli_command *c
     case CLI_TEXT:
     case CLI_TEXTS:
     case CLI_COUNT:
+    case CLI_MEMORY:
     case CLI_REAL:
     case CLI_ABOVE:
         break;

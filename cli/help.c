@@ -101,7 +101,7 @@ static int options_indent(const struct cli_command *command) {
 /* The subjects in the order of every help. */
 static const char *const subjects[] = {"input",      "model",     "fresh model",   "trained model", "data",
                                        "task",       "tokenizer", "windows",       "comparison",    "length",
-                                       "batches",    "optimizer", "search",        "sampling",      "rules",
+                                       "batches",    "optimizer", "search",        "sampling",      "rules", "network", "limits",
                                        "selection",  "vectors",   "nearest lines", "costs",         "ranks",
                                        "evaluation", "saving",    "output",        "precision",     CLI_MACHINE};
 

@@ -28,6 +28,7 @@ static enum complete_kind complete_kind(const struct cli_option *option) {
     case CLI_TEXT:
     case CLI_TEXTS:
     case CLI_COUNT:
+    case CLI_MEMORY:
     case CLI_REAL:
     case CLI_ABOVE:
         break;

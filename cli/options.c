@@ -108,6 +108,24 @@ static int options_choose(const struct parser *p, const struct cli_option *optio
                      cli_choices_text(option, all, sizeof all), near, cli_program, p->command->name);
 }
 
+/* Reads 512, 512M or 8G as MiB. */
+static int options_memory(const struct cli_option *option, const char *shown, const char *text, int64_t *value) {
+    char number[24];
+    const size_t size = strlen(text);
+    const char unit = size ? text[size - 1] : 0;
+    const bool has_unit = unit && strchr("MmGg", unit), large = unit == 'G' || unit == 'g';
+    if (size && size < sizeof number) {
+        memcpy(number, text, size + 1);
+        if (has_unit) number[size - 1] = 0;
+        if (cli_read_count(number, 1, option->high >> (large ? 10 : 0), value)) {
+            if (large) *value <<= 10;
+            if (*value >= option->low) return CLI_DONE;
+        }
+    }
+    return cli_usage("%s needs a size from %lldM to %lldG, such as 512M or 8G, not \"%s\"", shown, (long long)option->low,
+                     (long long)option->high >> 10, text);
+}
+
 static int options_set(struct parser *p, const struct cli_option *option, const char *shown, const char *text) {
     char name[64];
     void *value = (char *)p->values + option->offset;
@@ -136,6 +154,8 @@ static int options_set(struct parser *p, const struct cli_option *option, const 
         if (cli_read_count(text, option->low, option->high, value)) return CLI_DONE;
         return cli_usage("%s needs a whole number from %lld to %lld, not \"%s\"", shown, (long long)option->low,
                          (long long)option->high, text);
+    case CLI_MEMORY:
+        return options_memory(option, shown, text, value);
     case CLI_REAL:
     case CLI_ABOVE:
         if (cli_read_real(text, value) && in_range(option, *(const double *)value)) return CLI_DONE;

@@ -416,14 +416,23 @@ char *cli_grouped(char *text, size_t value) {
     return text;
 }
 
-size_t cli_memory_peak(void) {
+/* A number of kilobytes in /proc/self/status. */
+static size_t status_memory(const char *key) {
     char line[256];
     unsigned long long kilobytes = 0;
     FILE *file = fopen("/proc/self/status", "re");
     while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "VmHWM: %llu kB", &kilobytes) == 1) break;
+        if (!strncmp(line, key, strlen(key)) && sscanf(line + strlen(key), ": %llu kB", &kilobytes) == 1) break;
     if (file) fclose(file);
     return (size_t)kilobytes * 1024;
+}
+
+size_t cli_memory_peak(void) {
+    return status_memory("VmHWM");
+}
+
+size_t cli_memory_now(void) {
+    return status_memory("VmRSS");
 }
 
 size_t cli_memory_at_work(size_t own, size_t bytes) {

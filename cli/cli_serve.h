@@ -1,0 +1,155 @@
+/* cli_serve.h: "qkv serve": models behind HTTP. Three threads share the work. The network's (serve_http.c, with
+ * libmicrohttpd) reads requests and writes answers; the reader (serve_read.c) turns bodies into requests, which takes
+ * time for long texts; the engine's (serve_engine.c) runs the steps of all models. A call goes from one to the next
+ * through lists, under one lock. */
+#ifndef QKV_CLI_SERVE_H
+#define QKV_CLI_SERVE_H
+
+#include <pthread.h>
+
+#include "cli_api.h"
+
+/* A model that is served. */
+struct cli_served {
+    char *name;       /* in requests */
+    const char *path; /* as the command line names it */
+    struct qkv_model *model;
+    struct cli_api api;    /* of the engine's thread */
+    struct cli_api reader; /* of the reader: a context and a share of its own */
+    int64_t created;
+    struct qkv_engine_state state; /* after the latest step */
+    size_t active;                 /* calls that the engine has */
+    struct cli_served_counts {     /* since the start */
+        uint64_t finished[QKV_FINISH_FAILED + 1], calls_of_tools;
+    } counts;
+};
+
+/* Bytes that grow. */
+struct cli_bytes {
+    char *data;
+    size_t size, room;
+};
+bool cli_bytes_add(struct cli_bytes *bytes, const char *data, size_t size); /* false: no memory */
+
+/* What a path does. */
+struct cli_call;
+struct cli_route {
+    const char *method, *path;
+    bool open;    /* needs no key */
+    bool at_once; /* the network's thread answers it: it takes no time, and needs no body */
+    bool queued;  /* an engine answers it */
+    bool (*answer)(struct cli_call *call, struct cli_api_error *error); /* false: *error */
+};
+const struct cli_route *cli_route_at(size_t i); /* NULL past the last (serve_routes.c) */
+
+/* A request of HTTP, from its first line to the last byte of its answer. */
+struct cli_call {
+    struct cli_server *server;
+    void *connection;              /* libmicrohttpd's; NULL: it has ended */
+    int socket;                    /* of the connection */
+    const struct cli_route *route; /* NULL: none has the path */
+    char path[64], method[8], address[64], id[72], origin[256];
+    size_t key;                    /* from 1, the key that it came with; 0: none */
+    char *body;
+    size_t size, room;
+    double began, read, submitted, first, last, ended; /* seconds of the clock */
+    uint64_t number;                                   /* of calls with an engine, from 1 */
+    int64_t created;
+    struct cli_served *served; /* NULL: none yet */
+    struct cli_api_request request;
+    bool asked;                /* the engine has the request */
+    size_t choices;            /* that were told so far, the streams' */
+    /* the answer */
+    int status;
+    const char *type, *allow; /* Content-Type; methods of the path, for status 405 */
+    int retry;                /* seconds to wait; 0: nothing is said */
+    struct cli_bytes out;     /* what is to be sent */
+    size_t sent;
+    bool streams, whole;      /* whole: nothing more comes */
+    bool suspended, answered; /* of the connection: it waits; its answer was begun */
+    bool worked, counted;     /* no other thread has it; it is one of those that wait */
+    struct cli_call *next;
+};
+struct cli_calls {
+    struct cli_call *first, **end;
+};
+
+enum {
+    CLI_SERVE_GONE = 499, /* the status of a call whose client has gone */
+    CLI_SERVE_BUCKETS = 16
+};
+struct cli_histogram {
+    uint64_t counts[CLI_SERVE_BUCKETS + 1], count;
+    double sum;
+};
+struct cli_server {
+    const struct cli_serve_options {
+        const char *host, *keys, *template, *log;
+        struct cli_texts name, allow_host, allow_origin;
+        int64_t port, rows, context, tokens, memory, queue, each, body, seconds, grace;
+        struct cli_texts set;
+        struct cli_sampling sampling;
+        bool ignore_fields, quiet;
+        struct cli_common common;
+    } * options;
+    struct cli_served *models;
+    size_t model_count;
+    char **keys;
+    size_t key_count;
+    void *daemon; /* libmicrohttpd's */
+    int port;
+    pthread_mutex_t lock; /* of all below, and of the calls on lists */
+    pthread_cond_t to_read, to_run, idle;
+    struct cli_calls read, run; /* what waits for the reader, and for the engine */
+    struct cli_calls running;   /* of the engine's thread alone */
+    size_t open;                /* calls that need an engine and have not ended */
+    size_t *open_by_key;        /* (keys + 1) the same by key */
+    size_t bodies;              /* bytes of bodies that are kept */
+    size_t alive;               /* calls of the network */
+    /* nothing new is taken; what runs is given up; the reader has ended */
+    bool stopping, aborting, read_all;
+    uint64_t next_number, next_id;
+    struct {
+        uint64_t by_status[6]; /* hundreds */
+        uint64_t refused_queue, refused_key, gone;
+        struct cli_histogram first_token, between_tokens, whole, queued;
+    } counts;
+};
+
+/* ---- the network (serve_http.c) ---------------------------------------------------------------------------------- */
+
+/* Begins to listen. Returns CLI_DONE, or the exit code after a message. */
+int cli_serve_listen(struct cli_server *server);
+/* Takes no further connection; then ends all. */
+void cli_serve_quiesce(struct cli_server *server);
+void cli_serve_close(struct cli_server *server);
+/* Sends what is new of a call, under the lock: its connection goes on. */
+void cli_call_wake(struct cli_call *call);
+/* Answers a call with an error, under the lock. A stream that has begun tells it as an event. */
+void cli_call_fail(struct cli_call *call, const struct cli_api_error *error);
+/* Takes over the text of an answer, under the lock. */
+void cli_call_answer(struct cli_call *call, const char *type, struct qkv_json *text);
+/* No other thread has the call any more, under the lock: it may be freed by this. */
+void cli_call_leave(struct cli_call *call);
+/* Whether the client of a call has gone, under the lock. */
+bool cli_call_gone(const struct cli_call *call);
+void cli_calls_put(struct cli_calls *calls, struct cli_call *call);
+struct cli_call *cli_calls_take(struct cli_calls *calls);
+
+/* ---- the reader (serve_read.c), the engine (serve_engine.c) ------------------------------------------------------ */
+
+void *cli_serve_reader(void *server);
+void *cli_serve_engine(void *server);
+/* Finds the model that a request names, the first one if it names none; NULL: *error. */
+struct cli_served *cli_serve_model(struct cli_server *server, const json_t *body, struct cli_api_error *error);
+struct qkv_json cli_serve_json(void);
+
+/* ---- what is counted (serve_metrics.c) --------------------------------------------------------------------------- */
+
+/* Counts a call that has ended, and writes its line of the log, under the lock. */
+void cli_serve_ended(struct cli_call *call);
+void cli_histogram_add(struct cli_histogram *histogram, double value);
+/* Writes all numbers as Prometheus reads them. */
+bool cli_serve_metrics(struct cli_server *server, struct cli_bytes *out);
+
+#endif

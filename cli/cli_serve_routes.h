@@ -1,0 +1,13 @@
+/* cli_serve_routes.h: the handlers of the paths that serve_routes.c lists and others define. */
+#ifndef QKV_CLI_SERVE_ROUTES_H
+#define QKV_CLI_SERVE_ROUTES_H
+
+#include "cli_serve.h"
+
+/* ---- texts and ids (serve_text.c) -------------------------------------------------------------------------------- */
+
+bool cli_route_tokenize(struct cli_call *call, struct cli_api_error *error);
+bool cli_route_detokenize(struct cli_call *call, struct cli_api_error *error);
+bool cli_route_template(struct cli_call *call, struct cli_api_error *error);
+
+#endif

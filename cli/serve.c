@@ -1,0 +1,367 @@
+/* serve.c: "qkv serve" answers requests over HTTP with models: what it loads, how memory is divided, how it ends. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli_serve.h"
+
+static const struct cli_serve_options defaults = {.host = "127.0.0.1",
+                                                  .port = 8080,
+                                                  .rows = 16,
+                                                  .tokens = 16,
+                                                  .queue = 256,
+                                                  .each = 0,
+                                                  .body = 8,
+                                                  .seconds = 600,
+                                                  .grace = 10,
+                                                  .log = "text",
+                                                  .sampling = CLI_SAMPLING_DEFAULTS};
+
+#define SERVE_ROW(kind, name, argument, field, ...)                                                                    \
+    { kind, 0, name, argument, offsetof(struct cli_serve_options, field), __VA_ARGS__ }
+static const struct cli_option options[] = {
+    SERVE_ROW(CLI_COUNT, "port", "N", port, .help = "port to listen on; 0: any that is free", .high = 65535,
+              .subject = "network"),
+    SERVE_ROW(CLI_TEXT, "host", "ADDRESS", host,
+              .help = "address to listen on: 127.0.0.1 is this machine alone, 0.0.0.0 all networks",
+              .subject = "network"),
+    SERVE_ROW(CLI_READ, "keys", "FILE", keys, .help = "file with a key in each line; requests must bring one of them",
+              .before = "no key is asked for", .subject = "network"),
+    SERVE_ROW(CLI_TEXTS, "allow-host", "NAME", allow_host,
+              .help = "name under which this server may be asked, beside localhost, --host and addresses",
+              .subject = "network"),
+    SERVE_ROW(CLI_TEXTS, "allow-origin", "ORIGIN", allow_origin,
+              .help = "site whose pages may ask this server: https://example.org; * is all", .subject = "network"),
+    SERVE_ROW(CLI_MEMORY, "memory", "SIZE", memory,
+              .help = "memory of the whole server at most, as 8G; no answer depends on it", .low = 1, .high = 1 << 24,
+              .before = "half of what is free for caches", .subject = "limits"),
+    SERVE_ROW(CLI_COUNT, "rows", "N", rows,
+              .help = "number of answers of a model that are made together; no answer depends on it", .low = 1,
+              .high = 16384, .subject = "limits"),
+    SERVE_ROW(CLI_COUNT, "context", "N", context, .help = "largest number of tokens of a prompt and its answer",
+              .high = INT32_MAX, .before = "the model's, at most 4096", .subject = "limits"),
+    SERVE_ROW(CLI_COUNT, "queue", "N", queue,
+              .help = "requests that may wait, beside those that are answered; more get status 503", .high = 1000000,
+              .subject = "limits"),
+    SERVE_ROW(CLI_COUNT, "each", "N", each,
+              .help = "requests of one key that may wait or be answered at once; more get status 429", .high = 1000000,
+              .before = "no limit", .subject = "limits"),
+    SERVE_ROW(CLI_COUNT, "body", "MIB", body, .help = "largest body of a request in MiB", .low = 1, .high = 1024,
+              .subject = "limits"),
+    SERVE_ROW(CLI_COUNT, "seconds", "N", seconds,
+              .help = "seconds after which a request ends, answered or not; 0: none", .high = 1000000,
+              .subject = "limits"),
+    SERVE_ROW(CLI_COUNT, "grace", "N", grace,
+              .help = "seconds for running requests to finish when the server is stopped", .high = 86400,
+              .subject = "limits"),
+    SERVE_ROW(CLI_COUNT, "tokens", "N", tokens,
+              .help = "largest number of tokens of a completion that does not say it; chats go on to the end of the "
+                      "context",
+              .high = INT32_MAX, .subject = "sampling"),
+    SERVE_ROW(CLI_TEXTS, "name", "NAME", name,
+              .help = "name of a model in requests, in the order of the models", .subject = "model"),
+    SERVE_ROW(CLI_READ, "template", "FILE", template, .help = "chat template to use in place of the models'",
+              .subject = "model"),
+    SERVE_ROW(CLI_TEXTS, "set", "KEY=VALUE", set,
+              .help = "variable of the chat template; a request's chat_template_kwargs win", .subject = "model"),
+    SERVE_ROW(CLI_FLAG, "ignore-fields", NULL, ignore_fields,
+              .help = "ignore fields of requests that are not known; else such a request gets status 400",
+              .subject = "network"),
+    SERVE_ROW(CLI_TEXT, "log", "KIND", log, .choice = cli_choose_log,
+              .help = "a line for each request on standard error: {}", .subject = "output"),
+    CLI_SAMPLING_WITHOUT_SEED(struct cli_serve_options),
+    CLI_MODEL(struct cli_serve_options),
+    CLI_CACHE(struct cli_serve_options),
+};
+
+CLI_CONDITION(has_no_keys, struct cli_serve_options, !a->keys)
+static const struct cli_rule rules[] = {{"each", has_no_keys, "there are no keys; add --keys FILE"}};
+
+#ifdef QKV_MICROHTTPD
+enum { SERVE_CONTEXT = 4096 };
+#define SERVE_NETWORK ((size_t)48 << 20) /* of connections and threads */
+#define SERVE_BODIES  4                  /* of the largest size; and what is read of them */
+
+/* ---- models ------------------------------------------------------------------------------------------------------ */
+
+/* The name of a model in requests: the last part of its path, without ".gguf" and what names a checkpoint. */
+static char *served_name(const char *path) {
+    size_t size = strlen(path), from = 0;
+    while (size > 1 && path[size - 1] == '/') size--;
+    for (size_t i = 0; i + 1 < size; i++)
+        if (path[i] == '/') from = i + 1;
+    const char *ends[] = {".gguf", ".safetensors"};
+    for (size_t i = 0; i < CLI_COUNT_OF(ends); i++)
+        if (size - from > strlen(ends[i]) && !strncmp(path + size - strlen(ends[i]), ends[i], strlen(ends[i])))
+            size -= strlen(ends[i]);
+    return strndup(path + from, size - from);
+}
+
+static int serve_names(struct cli_server *s) {
+    const struct cli_texts *given = &s->options->name;
+    if (given->count > s->model_count)
+        return cli_usage("serve: there are %zu names and %zu models", given->count, s->model_count);
+    for (size_t i = 0; i < s->model_count; i++) {
+        s->models[i].name = i < given->count ? strdup(given->items[i]) : served_name(s->models[i].path);
+        if (!s->models[i].name) return cli_failed("out of memory");
+        for (size_t k = 0; k < i; k++)
+            if (!strcmp(s->models[k].name, s->models[i].name))
+                return cli_usage("serve: two models have the name %s; name them: --name ONE --name OTHER",
+                                 s->models[i].name);
+    }
+    return CLI_DONE;
+}
+
+/* Loads a model in a context of its own, with a share of it for the reader. */
+static int serve_load(struct cli_server *s, struct cli_served *m) {
+    const struct cli_serve_options *o = s->options;
+    struct cli_api *api = &m->api;
+    struct cli_sampling sampling = o->sampling;
+    sampling.seed = 0;
+    int code = cli_open(&o->common, &api->ctx);
+    if (!code) code = cli_load(&o->common, api->ctx, m->path, &m->model);
+    if (!code) code = cli_talk_begin(&o->set, &api->style);
+    if (!code && qkv_model_tokenizer(m->model)) code = cli_talk_open(api->ctx, m->path, o->template, &api->style);
+    if (!code) code = cli_open(&o->common, &m->reader.ctx);
+    if (code) return code;
+    api->model = m->model;
+    api->name = m->name;
+    api->tools = cli_tools_find(api->style.template);
+    api->streams = true;
+    api->ignores = o->ignore_fields;
+    api->completion_tokens = (size_t)o->tokens;
+    api->usual = qkv_generate_defaults();
+    cli_sampling_settle(&sampling, m->model, false, &api->usual);
+    api->usual.tokens = INT32_MAX; /* to the end of the context */
+    struct qkv_context *ctx = m->reader.ctx;
+    m->reader = *api;
+    m->reader.ctx = ctx;
+    m->created = (int64_t)time(NULL);
+    return qkv_model_share(m->model, ctx, &m->reader.model) ? cli_broken(ctx) : CLI_DONE;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static size_t serve_reserve(const struct cli_serve_options *o) {
+    return SERVE_NETWORK + 2 * SERVE_BODIES * ((size_t)o->body << 20);
+}
+
+/* Makes the engines, which share the memory that the models leave. */
+static int serve_engines(struct cli_server *s) {
+    const struct cli_serve_options *o = s->options;
+    const size_t used = cli_memory_now(), reserve = serve_reserve(o), limit = (size_t)o->memory << 20;
+    char text[2][CLI_NUMBER];
+    if (limit && limit <= used + reserve)
+        return cli_failed("--memory is %s, but models and the network need %s already; give more, a smaller model, or "
+                          "a smaller --body",
+                          cli_bytes(text[0], limit), cli_bytes(text[1], used + reserve));
+    for (size_t i = 0; i < s->model_count; i++) {
+        struct cli_served *m = &s->models[i];
+        struct qkv_engine_options e = qkv_engine_defaults();
+        const size_t most = (size_t)qkv_model_spec(m->model)->context;
+        e.rows = (size_t)o->rows;
+        e.context = o->context ? (size_t)o->context : most < SERVE_CONTEXT ? most : SERVE_CONTEXT;
+        e.cache = o->common.cache;
+        if (limit) e.memory = (limit - used - reserve) / s->model_count;
+        if (qkv_engine_create(m->model, &e, &m->api.engine)) return cli_broken(m->api.ctx);
+        m->reader.engine = m->api.engine;
+        m->state = qkv_engine_state(m->api.engine);
+    }
+    return CLI_DONE;
+}
+
+static void serve_tell(const struct cli_server *s) {
+    const struct cli_serve_options *o = s->options;
+    char text[3][CLI_NUMBER];
+    size_t all = cli_memory_now() + serve_reserve(o);
+    for (size_t i = 0; i < s->model_count; i++) {
+        const struct qkv_engine_state *e = &s->models[i].state;
+        all += e->memory;
+        cli_say("%s: %zu answers at once, %zu tokens each with their prompts; %s for %s tokens in the cache, and steps",
+                s->models[i].name, e->rows, e->context, cli_bytes(text[0], e->memory),
+                cli_grouped(text[1], e->pages * e->page_positions));
+    }
+    cli_say("at most %s of memory: models as loaded, caches and steps, %s for the network",
+            cli_bytes(text[0], o->memory && all < (size_t)o->memory << 20 ? (size_t)o->memory << 20 : all),
+            cli_bytes(text[1], serve_reserve(o)));
+    if (!strcmp(o->host, "127.0.0.1") || !strcmp(o->host, "localhost") || !strcmp(o->host, "::1"))
+        cli_say("it listens on this machine alone (--host 0.0.0.0: on all networks)");
+    else if (!s->key_count)
+        cli_say("it listens on %s, and everybody who reaches that can use it (--keys FILE)", o->host);
+    printf(strchr(o->host, ':') ? "http://[%s]:%d\n" : "http://%s:%d\n", o->host, s->port);
+    fflush(stdout);
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+static int serve_keys(struct cli_server *s) {
+    char *text = NULL, *rest;
+    size_t size;
+    if (!s->options->keys) return CLI_DONE;
+    if (cli_read_all(s->options->keys, 1 << 20, &text, &size)) return CLI_FAILED;
+    rest = text;
+    for (char *line; (line = strsep(&rest, "\r\n"));) {
+        char **grown = *line ? realloc(s->keys, (s->key_count + 1) * sizeof *grown) : NULL;
+        if (*line && grown) s->keys = grown;
+        if (grown && (s->keys[s->key_count] = strdup(line))) s->key_count++;
+    }
+    free(text);
+    return s->key_count ? CLI_DONE : cli_failed("%s has no key; write one in a line", s->options->keys);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+/* Waits until a signal comes, at most `seconds`; negative: for ever. */
+static bool wait_signal(const sigset_t *signals, double seconds) {
+    const struct timespec time = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    int which;
+    if (seconds < 0) return sigwait(signals, &which) == 0;
+    return sigtimedwait(signals, NULL, &time) > 0;
+}
+
+/* Whether something is still to be answered (`open`), or to be sent. */
+static bool serve_has(struct cli_server *s, bool open) {
+    pthread_mutex_lock(&s->lock);
+    const bool has = open ? s->open || s->read.first || s->run.first : s->alive;
+    pthread_mutex_unlock(&s->lock);
+    return has;
+}
+
+static void serve_wake(struct cli_server *s) {
+    pthread_cond_broadcast(&s->to_read);
+    pthread_cond_broadcast(&s->to_run);
+}
+
+/* Takes nothing new; what runs has --grace seconds, or until a second signal. */
+static void serve_stop(struct cli_server *s, const sigset_t *signals, pthread_t reader, pthread_t engine) {
+    const double until = qkv_clock() + (double)s->options->grace;
+    cli_serve_quiesce(s);
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    const size_t open = s->open;
+    pthread_mutex_unlock(&s->lock);
+    if (open) cli_say("%zu request%s may finish within %lld s", open, open == 1 ? "" : "s", (long long)s->options->grace);
+    while (serve_has(s, true) && qkv_clock() < until && !wait_signal(signals, 0.02)) continue;
+    pthread_mutex_lock(&s->lock);
+    s->aborting = true;
+    serve_wake(s);
+    pthread_mutex_unlock(&s->lock);
+    for (size_t i = 0; i < s->model_count; i++) qkv_context_cancel(s->models[i].api.ctx, true);
+    pthread_join(reader, NULL);
+    pthread_mutex_lock(&s->lock);
+    s->read_all = true;
+    serve_wake(s);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(engine, NULL);
+    for (int i = 0; i < 100 && serve_has(s, false); i++) wait_signal(signals, 0.01);
+    cli_serve_close(s);
+}
+
+static int serve_run(struct cli_server *s) {
+    pthread_t reader, engine;
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* the threads that begin now get none */
+    signal(SIGPIPE, SIG_IGN);
+    int code = cli_serve_listen(s);
+    if (code) return code;
+    if (pthread_create(&reader, NULL, cli_serve_reader, s) || pthread_create(&engine, NULL, cli_serve_engine, s)) {
+        cli_failed("cannot begin a thread: %s", cli_error_text(errno));
+        exit(CLI_FAILED);
+    }
+    serve_tell(s);
+    wait_signal(&signals, -1);
+    serve_stop(s, &signals, reader, engine);
+    return CLI_DONE;
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+static void serve_free(struct cli_server *s) {
+    for (size_t i = 0; s->models && i < s->model_count; i++) {
+        struct cli_served *m = &s->models[i];
+        qkv_engine_free(m->api.engine);
+        cli_talk_close(&m->api.style);
+        qkv_model_free(m->reader.model);
+        qkv_model_free(m->model);
+        qkv_context_free(m->reader.ctx);
+        qkv_context_free(m->api.ctx);
+        free(m->name);
+    }
+    for (size_t i = 0; i < s->key_count; i++) free(s->keys[i]);
+    free(s->keys);
+    free(s->open_by_key);
+    free(s->models);
+    pthread_cond_destroy(&s->to_read);
+    pthread_cond_destroy(&s->to_run);
+    pthread_cond_destroy(&s->idle);
+    pthread_mutex_destroy(&s->lock);
+}
+
+static int serve(const struct cli_serve_options *o, const char *const *words, size_t count) {
+    struct cli_server s = {.options = o, .model_count = count};
+    int code = CLI_DONE;
+    pthread_mutex_init(&s.lock, NULL);
+    pthread_cond_init(&s.to_read, NULL);
+    pthread_cond_init(&s.to_run, NULL);
+    pthread_cond_init(&s.idle, NULL);
+    s.models = calloc(count, sizeof *s.models);
+    if (!s.models) code = cli_failed("out of memory");
+    for (size_t i = 0; i < count && !code; i++) s.models[i].path = words[i];
+    if (!code) code = serve_names(&s);
+    if (!code) code = serve_keys(&s);
+    if (!code && !(s.open_by_key = calloc(s.key_count + 1, sizeof *s.open_by_key))) code = cli_failed("out of memory");
+    for (size_t i = 0; i < count && !code; i++) code = serve_load(&s, &s.models[i]);
+    if (!code) code = serve_engines(&s);
+    if (!code) code = serve_run(&s);
+    serve_free(&s);
+    return code;
+}
+#else
+static int serve(const struct cli_serve_options *o, const char *const *words, size_t count) {
+    (void)o, (void)words, (void)count;
+    return cli_failed("this qkv was built without libmicrohttpd, which serves HTTP; install libmicrohttpd-dev and build "
+                      "again");
+}
+#endif
+
+static int serve_command(const void *values, const char *const *words, size_t count) {
+    const struct cli_serve_options *o = values;
+    if (!count) return cli_usage("serve: name a model: %s serve MODEL", cli_program);
+    return serve(o, words, count);
+}
+
+const struct cli_command *cli_serve(void) {
+    static const struct cli_command command = {
+        .name = "serve",
+        .words = CLI_WORDS_MODELS,
+        .summary = "answer requests over HTTP, as OpenAI's interface has them",
+        .usage = "MODEL [MODEL...] [options]",
+        .description =
+            "Programs that speak OpenAI's interface can use the models: /v1/completions, /v1/chat/completions (whole or "
+            "as a stream, with tools), /v1/models; /tokenize, /detokenize, /apply-template; /health, and /metrics for "
+            "Prometheus. Requests are answered together, in one batch of each model; prompts that begin alike are read "
+            "once. An answer has the bytes that the request gets alone: it depends on its own fields and seed, and on "
+            "nothing else.\n\n"
+            "It listens on this machine alone unless --host says otherwise, prints its address on standard output, and "
+            "a line for each request on standard error. It knows no TLS: put a proxy in front for that. Interrupted, "
+            "it finishes what runs, within --grace seconds.\n\n"
+            "Memory has a ceiling that is said at the start: what is too much is refused with status 503, never taken. "
+            "Fields of requests that make no sense, or that are not known, get status 400 and the field's name.",
+        .examples = "qkv serve instruct.gguf --port 8080 --memory 2G",
+        .options = options,
+        .option_count = CLI_COUNT_OF(options),
+        .rules = rules,
+        .rule_count = CLI_COUNT_OF(rules),
+        .defaults = &defaults,
+        .size = sizeof defaults,
+        .arguments = 64,
+        .run = serve_command,
+    };
+    return &command;
+}

@@ -1,0 +1,74 @@
+/* serve_read.c: the reader of "qkv serve" turns bodies into requests of the engine, and answers what needs none. */
+#include "cli_serve.h"
+
+#ifdef QKV_MICROHTTPD
+#include <string.h>
+
+struct qkv_json cli_serve_json(void) {
+    return (struct qkv_json){.style = QKV_JSON_SPACED};
+}
+
+static const char *served_name(const void *list, size_t i) {
+    return ((const struct cli_served *)list)[i].name;
+}
+
+struct cli_served *cli_serve_model(struct cli_server *s, const json_t *body, struct cli_api_error *error) {
+    const json_t *wanted = json_object_get(body, "model");
+    const char *name = json_string_value(wanted);
+    if (!wanted || json_is_null(wanted)) return &s->models[0];
+    if (!name) {
+        cli_api_refuse(error, "model", "model must be a text");
+        return NULL;
+    }
+    for (size_t i = 0; i < s->model_count; i++)
+        if (!strcmp(s->models[i].name, name)) return &s->models[i];
+    const char *closest = qkv_closest_name(name, served_name, s->models, s->model_count);
+    cli_api_refuse(error, "model", "there is no model \"%.80s\"; %s%s", name,
+                   closest ? "did you mean " : "GET /v1/models lists those there are", closest ? closest : "");
+    error->status = 404;
+    return NULL;
+}
+
+/* Gives a call to the engine, under no lock. */
+static void reader_pass(struct cli_call *c) {
+    struct cli_server *s = c->server;
+    pthread_mutex_lock(&s->lock);
+    c->submitted = qkv_clock();
+    cli_calls_put(&s->run, c);
+    pthread_cond_signal(&s->to_run);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void reader_work(struct cli_call *c) {
+    struct cli_server *s = c->server;
+    struct cli_api_error error = {0};
+    const bool fine = c->route->answer(c, &error);
+    if (fine && c->route->queued) {
+        reader_pass(c);
+        return;
+    }
+    pthread_mutex_lock(&s->lock);
+    if (!fine) cli_call_fail(c, &error);
+    cli_call_leave(c);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void *cli_serve_reader(void *user) {
+    struct cli_server *s = user;
+    while (true) {
+        pthread_mutex_lock(&s->lock);
+        while (!s->read.first && !s->aborting) pthread_cond_wait(&s->to_read, &s->lock);
+        struct cli_call *c = cli_calls_take(&s->read);
+        const bool drop = c && (s->aborting || cli_call_gone(c));
+        if (drop) {
+            struct cli_api_error error = {.status = 503, .text = "the server stops"};
+            cli_call_fail(c, &error);
+            cli_call_leave(c);
+        }
+        const bool ends = !c && s->aborting;
+        pthread_mutex_unlock(&s->lock);
+        if (ends) return NULL;
+        if (c && !drop) reader_work(c);
+    }
+}
+#endif

@@ -1,0 +1,121 @@
+/* serve_routes.c: the paths of "qkv serve", one list, and those that need no model. */
+#include "cli_serve.h"
+
+#ifdef QKV_MICROHTTPD
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli_serve_routes.h"
+
+/* ---- the server -------------------------------------------------------------------------------------------------- */
+
+static bool answer_json(struct cli_call *c, struct qkv_json *out) {
+    cli_call_answer(c, "application/json", out);
+    qkv_json_free(out);
+    return true;
+}
+
+static bool health(struct cli_call *c, struct cli_api_error *error) {
+    struct qkv_json out = cli_serve_json();
+    if (c->server->stopping) {
+        cli_api_refuse(error, "", "the server stops");
+        error->status = 503;
+        return false;
+    }
+    qkv_json_begin(&out, '{');
+    qkv_json_put_text(&out, "status", "ok");
+    qkv_json_end(&out, '}');
+    return answer_json(c, &out);
+}
+
+static bool metrics(struct cli_call *c, struct cli_api_error *error) {
+    if (!cli_serve_metrics(c->server, &c->out)) {
+        c->out.size = 0;
+        return cli_api_refuse(error, "", "out of memory");
+    }
+    struct qkv_json nothing = cli_serve_json();
+    cli_call_answer(c, "text/plain; version=0.0.4; charset=utf-8", &nothing);
+    return true;
+}
+
+static void put_model(const struct cli_served *m, struct qkv_json *out) {
+    qkv_json_begin(out, '{');
+    qkv_json_put_text(out, "id", m->name);
+    qkv_json_put_text(out, "object", "model");
+    qkv_json_put_integer(out, "created", m->created);
+    qkv_json_put_text(out, "owned_by", "qkv");
+    qkv_json_put_count(out, "max_model_len", m->state.context);
+    qkv_json_end(out, '}');
+}
+
+static bool models(struct cli_call *c, struct cli_api_error *error) {
+    struct qkv_json out = cli_serve_json();
+    (void)error;
+    qkv_json_begin(&out, '{');
+    qkv_json_put_text(&out, "object", "list");
+    qkv_json_key(&out, "data");
+    qkv_json_begin(&out, '[');
+    for (size_t i = 0; i < c->server->model_count; i++) put_model(&c->server->models[i], &out);
+    qkv_json_end(&out, ']');
+    qkv_json_end(&out, '}');
+    return answer_json(c, &out);
+}
+
+static bool one_model(struct cli_call *c, struct cli_api_error *error) {
+    json_t *body = json_pack("{s:s}", "model", c->path + strlen(c->route->path));
+    const struct cli_served *m = body ? cli_serve_model(c->server, body, error) : NULL;
+    struct qkv_json out = cli_serve_json();
+    json_decref(body);
+    if (!m) return false;
+    put_model(m, &out);
+    return answer_json(c, &out);
+}
+
+/* ---- continuations ----------------------------------------------------------------------------------------------- */
+
+/* A seed for a request that has none. */
+static uint64_t any_seed(void) {
+    uint64_t seed = 0;
+    if (getentropy(&seed, sizeof seed)) seed = (uint64_t)(qkv_clock() * 1e9);
+    return seed >> 11; /* a whole number of JSON */
+}
+
+static bool continuation(struct cli_call *c, bool chat, struct cli_api_error *error) {
+    struct cli_server *s = c->server;
+    json_t *body = cli_api_parse(c->body, c->size, error);
+    c->served = body ? cli_serve_model(s, body, error) : NULL;
+    const bool fine = c->served && cli_api_read(&c->served->reader, body, chat, any_seed(), &c->request, error);
+    json_decref(body);
+    pthread_mutex_lock(&s->lock);
+    c->number = ++s->next_number;
+    pthread_mutex_unlock(&s->lock);
+    return fine;
+}
+
+static bool completions(struct cli_call *c, struct cli_api_error *error) {
+    return continuation(c, false, error);
+}
+
+static bool chat_completions(struct cli_call *c, struct cli_api_error *error) {
+    return continuation(c, true, error);
+}
+
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
+
+static const struct cli_route routes[] = {
+    {"GET", "/health", .open = true, .at_once = true, .answer = health},
+    {"GET", "/v1/health", .open = true, .at_once = true, .answer = health},
+    {"GET", "/metrics", .at_once = true, .answer = metrics},
+    {"GET", "/v1/models", .at_once = true, .answer = models},
+    {"GET", "/v1/models/", .at_once = true, .answer = one_model},
+    {"POST", "/v1/completions", .queued = true, .answer = completions},
+    {"POST", "/v1/chat/completions", .queued = true, .answer = chat_completions},
+    {"POST", "/tokenize", .answer = cli_route_tokenize},
+    {"POST", "/detokenize", .answer = cli_route_detokenize},
+    {"POST", "/apply-template", .answer = cli_route_template},
+};
+
+const struct cli_route *cli_route_at(size_t i) {
+    return i < CLI_COUNT_OF(routes) ? &routes[i] : NULL;
+}
+#endif
