@@ -65,6 +65,7 @@ struct cli_call {
     int retry;                /* seconds to wait; 0: nothing is said */
     struct cli_bytes out;     /* what is to be sent */
     size_t sent;
+    bool page;                /* the answer is one */
     bool streams, whole;      /* whole: nothing more comes */
     bool suspended, answered; /* of the connection: it waits; its answer was begun */
     bool worked, counted;     /* no other thread has it; it is one of those that wait */

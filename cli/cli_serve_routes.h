@@ -10,4 +10,14 @@ bool cli_route_tokenize(struct cli_call *call, struct cli_api_error *error);
 bool cli_route_detokenize(struct cli_call *call, struct cli_api_error *error);
 bool cli_route_template(struct cli_call *call, struct cli_api_error *error);
 
+/* ---- pages (the build makes them of cli/page/) ------------------------------------------------------------------- */
+
+struct cli_page {
+    const char *name;
+    const unsigned char *data;
+    size_t size;
+};
+extern const struct cli_page cli_pages[];
+extern const size_t cli_page_count;
+
 #endif

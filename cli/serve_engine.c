@@ -153,6 +153,7 @@ static void engine_hear(struct cli_server *s, struct cli_served *m) {
 
 /* Tells what the steps have made of a call; true: it goes on. */
 static bool engine_tell(struct cli_call *c) {
+    struct cli_server *s = c->server;
     struct cli_api_error error = c->request.error;
     if (!error.status && c->streams && !engine_stream(c)) {
         cli_api_refuse(&error, "", "out of memory");
@@ -165,9 +166,9 @@ static bool engine_tell(struct cli_call *c) {
     if (c->request.open) return true;
     if (!c->streams) engine_whole(c);
     engine_forget(c);
-    pthread_mutex_lock(&c->server->lock);
+    pthread_mutex_lock(&s->lock);
     cli_call_leave(c);
-    pthread_mutex_unlock(&c->server->lock);
+    pthread_mutex_unlock(&s->lock);
     return false;
 }
 

@@ -27,6 +27,11 @@ enum {
     BLOCK = 16384               /* of a stream */
 };
 
+/* A page has its style and its program inside, and asks this server alone. */
+#define PAGE_POLICY                                                                                                    \
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; " \
+    "form-action 'none'; frame-ancestors 'none'"
+
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
 bool cli_bytes_add(struct cli_bytes *b, const char *data, size_t size) {
@@ -158,6 +163,7 @@ static void response_headers(const struct cli_call *c, struct MHD_Response *r) {
     MHD_add_response_header(r, "X-Request-Id", c->id);
     MHD_add_response_header(r, "Cache-Control", "no-store");
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    if (c->page) MHD_add_response_header(r, "Content-Security-Policy", PAGE_POLICY);
     snprintf(seconds, sizeof seconds, "%d", c->retry);
     if (c->retry) MHD_add_response_header(r, "Retry-After", seconds);
     if (!origin) return;

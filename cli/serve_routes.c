@@ -31,7 +31,9 @@ static bool health(struct cli_call *c, struct cli_api_error *error) {
 static bool metrics(struct cli_call *c, struct cli_api_error *error) {
     if (!cli_serve_metrics(c->server, &c->out)) {
         c->out.size = 0;
-        return cli_api_refuse(error, "", "out of memory");
+        cli_api_refuse(error, "", "out of memory");
+        error->status = 503;
+        return false;
     }
     struct qkv_json nothing = cli_serve_json();
     cli_call_answer(c, "text/plain; version=0.0.4; charset=utf-8", &nothing);
@@ -71,6 +73,20 @@ static bool one_model(struct cli_call *c, struct cli_api_error *error) {
     return answer_json(c, &out);
 }
 
+static bool page(struct cli_call *c, struct cli_api_error *error) {
+    struct qkv_json nothing = cli_serve_json();
+    size_t i = 0;
+    while (i < cli_page_count && strcmp(cli_pages[i].name, "chat.html") != 0) i++;
+    if (i == cli_page_count || !cli_bytes_add(&c->out, (const char *)cli_pages[i].data, cli_pages[i].size)) {
+        cli_api_refuse(error, "", "out of memory");
+        error->status = 503;
+        return false;
+    }
+    c->page = true;
+    cli_call_answer(c, "text/html; charset=utf-8", &nothing);
+    return true;
+}
+
 /* ---- continuations ----------------------------------------------------------------------------------------------- */
 
 /* A seed for a request that has none. */
@@ -103,6 +119,7 @@ static bool chat_completions(struct cli_call *c, struct cli_api_error *error) {
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
 static const struct cli_route routes[] = {
+    {"GET", "/", .open = true, .at_once = true, .answer = page},
     {"GET", "/health", .open = true, .at_once = true, .answer = health},
     {"GET", "/v1/health", .open = true, .at_once = true, .answer = health},
     {"GET", "/metrics", .at_once = true, .answer = metrics},

@@ -1,6 +1,6 @@
 # Turns files into C arrays, so that the command contains them. The build runs it as
-#     cmake -D OUTPUT=assets.c -D "FILES=a.js;b.css" -P scripts/embed.cmake
-# The output defines qkv_assets (lab/report/report_room.h).
+#     cmake -D OUTPUT=assets.c -D HEADER=room.h -D NAME=qkv_asset -D "FILES=a.js;b.css" -P scripts/embed.cmake
+# The output defines NAMEs, an array of struct NAME, and NAME_count; HEADER declares them: a name, data, and a size.
 set(arrays "")
 set(rows "")
 set(i 0)
@@ -17,10 +17,10 @@ foreach(file IN LISTS FILES)
     math(EXPR i "${i} + 1")
 endforeach()
 file(WRITE ${OUTPUT} "/* Made by scripts/embed.cmake. */
-#include \"lab/report/report_room.h\"
+#include \"${HEADER}\"
 
 ${arrays}
-const struct qkv_asset qkv_assets[] = {
+const struct ${NAME} ${NAME}s[] = {
 ${rows}};
-const size_t qkv_asset_count = sizeof qkv_assets / sizeof qkv_assets[0];
+const size_t ${NAME}_count = sizeof ${NAME}s / sizeof ${NAME}s[0];
 ")
