@@ -146,7 +146,7 @@ bool qkv_engine_forget_one(struct qkv_engine *e) {
 
 size_t qkv_engine_kept(const struct qkv_engine *e) {
     size_t count = 0;
-    for (size_t i = 0; i < e->decoder->pool->count; i++)
+    for (size_t i = 0; e->decoder && i < e->decoder->pool->count; i++)
         count += e->prefixes.nodes[i].kept && e->decoder->pool->references[i] == 1;
     return count;
 }

@@ -45,7 +45,7 @@ static void step_admit(struct qkv_engine *e) {
             struct qkv_engine_answer *a = &job->answers[i];
             const size_t row = free_row(e);
             if (row == e->row_count) return;
-            if (a->ended || a->row != QKV_ENGINE_NO_ROW || is_led(a)) continue;
+            if (job->request.kind || a->ended || a->row != QKV_ENGINE_NO_ROW || is_led(a)) continue;
             qkv_engine_enter(e, a, row);
             qkv_engine_find(e, a);
             if (pages_suffice(e, a)) {
@@ -279,16 +279,15 @@ enum qkv_status qkv_engine_step(struct qkv_engine *e, bool *busy) {
     QKV_CALL(e ? e->ctx : NULL);
     QKV_NEED(qkv_call, e);
     const double started = qkv_clock();
-    size_t tokens, scored;
+    size_t tokens = 0, scored, read = 0;
     enum qkv_status status = qkv_check_cancelled(e->ctx, "answering");
     if (status) return status;
     step_admit(e);
-    status = step_grow(e, &tokens, &scored);
-    if (!status && tokens) {
-        e->state.steps++;
-        status = step_tell(e);
-        step_adapt(e, tokens, qkv_clock() - started);
-    }
+    if (e->decoder) status = step_grow(e, &tokens, &scored);
+    if (!status && tokens) status = step_tell(e);
+    if (!status) status = qkv_engine_texts_run(e, tokens ? e->step / 2 : e->step, &read);
+    e->state.steps += tokens || read;
+    if (!status && tokens + read) step_adapt(e, tokens + read, qkv_clock() - started);
     qkv_engine_sweep(e);
     if (busy) *busy = e->jobs != NULL;
     return status;
