@@ -40,8 +40,8 @@ struct qkv_engine_options {
     size_t step;       /* largest number of tokens of a step; 0: as many as are computed in a quarter of a second */
     const char *cache; /* types of the cached keys and values, as qkv_model_set_cache has them; NULL: the model's */
     bool forget;       /* no page stays in the cache after the answers that use it */
-    /* largest number of tokens of a text that is embedded, classified or filled; 0: the context of the stack that reads
-     * it, at most 2048, but none with a decoder alone whose folder records no pooling */
+    /* largest number of tokens of a source, and of a text that is embedded, classified or filled; 0: the context of the
+     * stack that reads it, at most 2048, but none with a decoder alone whose folder records no pooling */
     size_t text;
 };
 /* Experimental: all 0. */
@@ -65,7 +65,9 @@ struct qkv_token_bias {
 };
 /* Experimental: what a request asks for. Texts are all kinds but the first. */
 enum qkv_engine_kind {
-    QKV_ENGINE_GENERATE, /* continuations of the prompt */
+    /* Continuations of the prompt. An encoder-decoder reads it as its source, as qkv_translate reads a line; its
+     * answers are targets, whose length counts the token that they begin with, and a blank prompt has empty ones. */
+    QKV_ENGINE_GENERATE,
     QKV_ENGINE_EMBED,    /* the vector of the prompt, as qkv_embed computes it */
     QKV_ENGINE_CLASSIFY, /* the probabilities of its classes, as qkv_classify and qkv_classify_pairs compute them */
     QKV_ENGINE_FILL      /* the `top` likeliest tokens for each of its masks, as qkv_fill finds them */
@@ -76,8 +78,9 @@ struct qkv_engine_request {
     const char *prompt;
     size_t prompt_size;
     /* Sampling, number of tokens, stop texts, end tokens, the prompt as ids, the rule for long prompts; NULL: the
-     * defaults. Its callbacks must be NULL, and its context 0. Fewer tokens are made where the context ends. Of a
-     * request for a text, only the ids count. */
+     * defaults. Its callbacks must be NULL, and its context 0. Fewer tokens are made where the context ends. Targets
+     * of an encoder-decoder end as those of qkv_search if there are no end tokens here. Of a request for a text, only
+     * the ids count. */
     const struct qkv_generate_options *options;
     size_t answers; /* that continue the prompt, at most 128; answer i has seed sampling.seed + i */
     /* subtracted from the score of each token of the answer so far: once, and once for each time that it occurs */

@@ -26,7 +26,9 @@ static struct qkv_decoder_options engine_decoder(const struct qkv_engine *e, con
 /* Measures such a decoder with the scores of prompts and the records of a step. */
 static enum qkv_status engine_measure(const struct qkv_engine *e, const struct qkv_decoder_options *o, size_t *bytes) {
     const size_t scored = qkv_max(e->row_count, QKV_ENGINE_SCORED) - e->row_count;
-    const enum qkv_status status = qkv_decoder_measure(e->model, o, bytes);
+    const struct qkv_encoded_room room = qkv_engine_room(e, o->pages);
+    const enum qkv_status status =
+        room.places ? qkv_encoded_room_measure(e->model, &room, o, bytes) : qkv_decoder_measure(e->model, o, bytes);
     *bytes += scored * (size_t)e->model->spec.vocab * sizeof(float) + qkv_graph_bytes(&e->model->spec);
     return status;
 }
@@ -100,8 +102,10 @@ static enum qkv_status engine_make_decoder(struct qkv_engine *e, const struct qk
     size_t pages = 0;
     enum qkv_status status = engine_pages(e, o, &pages);
     if (status) return status;
-    const struct qkv_decoder_options rows = engine_decoder(e, o->cache, pages);
+    struct qkv_decoder_options rows = engine_decoder(e, o->cache, pages);
     status = engine_measure(e, &rows, &e->state.memory);
+    if (!status && e->model->encoder.spec) status = qkv_engine_open_room(e, pages);
+    rows.encoded = e->encoded;
     if (!status) status = qkv_decoder_create(e->model, &rows, &e->decoder);
     if (!status) status = engine_arrays(e);
     if (!status) status = qkv_engine_prefixes_create(e);
@@ -139,7 +143,6 @@ enum qkv_status qkv_engine_create(struct qkv_model *model, const struct qkv_engi
     QKV_NEED(qkv_call, model);
     struct qkv_engine_options all = qkv_engine_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(model->ctx, qkv_engine_options, &all, options);
-    if (!status && qkv_spec_topology(&model->spec) == QKV_ENCODER_DECODER) status = qkv_session_check(model, 0);
     if (status) return status;
     struct qkv_engine *e = qkv_allocate(model->ctx, 1, sizeof *e);
     if (!e) return QKV_MEMORY;

@@ -66,6 +66,8 @@ struct qkv_engine_job {
     struct qkv_engine_text text;
     size_t tokens;  /* made at most */
     size_t decided; /* the length that rotations depend on */
+    size_t place;   /* of its source among those that are encoded; QKV_ENGINE_NO_ROW: it has none */
+    bool encoded;   /* the source is in its place */
     struct qkv_engine_answer *answers;
     size_t unended;
     struct qkv_engine_job *next;
@@ -120,10 +122,11 @@ struct qkv_engine {
     float *scores;                   /* (vocab): with biases and penalties */
     struct qkv_engine_told **events; /* a queue */
     size_t event_first, event_count, event_capacity;
-    struct qkv_engine_told *given; /* the latest event that was taken */
-    struct qkv_encoded *encoded;   /* of texts that are embedded */
-    struct qkv_pass *pass;         /* of those that are classified or filled; NULL: none was yet */
-    size_t text_most, text_tokens; /* tokens of a text, 0: none are read; of all that are read at once */
+    struct qkv_engine_told *given;  /* the latest event that was taken */
+    struct qkv_encoded *encoded;    /* of sources, and of texts that are embedded */
+    struct qkv_engine_job **places; /* (row_count): of sources; NULL: the model reads none; an entry NULL: it is free */
+    struct qkv_pass *pass;          /* of those that are classified or filled; NULL: none was yet */
+    size_t text_most, text_tokens;  /* tokens of a text, 0: none are read; of all that are read at once */
     struct qkv_engine_batch batch;
     struct qkv_engine_state state;
 };
@@ -164,10 +167,21 @@ void qkv_engine_text_free(struct qkv_engine_text *text);
 size_t qkv_engine_text_width(const struct qkv_engine *engine, const struct qkv_engine_job *job);
 /* Sets how long texts may be. */
 enum qkv_status qkv_engine_texts_check(struct qkv_engine *engine, const struct qkv_engine_options *options);
-/* The bytes of reading texts. */
+/* The bytes of reading texts, without those of encoding where the model has sources. */
 enum qkv_status qkv_engine_texts_measure(struct qkv_engine *engine, size_t *bytes);
 enum qkv_status qkv_engine_texts_create(struct qkv_engine *engine);
+/* The sources and texts that are encoded; pages: of the cache, of which sources have as many, if they need them. */
+struct qkv_encoded_room qkv_engine_room(const struct qkv_engine *engine, size_t pages);
+/* Opens it. */
+enum qkv_status qkv_engine_open_room(struct qkv_engine *engine, size_t pages);
 void qkv_engine_texts_free(struct qkv_engine *engine);
+/* Gives the source of a request a place, if there are pages, and tokens for it in a step of `most`. */
+bool qkv_engine_source_enter(struct qkv_engine *engine, struct qkv_engine_job *job, size_t most);
+/* Takes its place away when no answer of the request has a row. */
+void qkv_engine_source_leave(struct qkv_engine *engine, struct qkv_engine_job *job);
+/* Encodes the sources that have a place and are not encoded yet; *tokens: of them. If that fails, their answers leave
+ * their rows. */
+enum qkv_status qkv_engine_sources_run(struct qkv_engine *engine, size_t *tokens);
 /* Reads the oldest texts, at most `most` tokens or one text; *tokens: of them. */
 enum qkv_status qkv_engine_texts_run(struct qkv_engine *engine, size_t most, size_t *tokens);
 

@@ -18,19 +18,33 @@ enum qkv_status qkv_engine_texts_check(struct qkv_engine *e, const struct qkv_en
         return qkv_fail(e->ctx, QKV_ARGUMENT, "text is %zu, more than the model's context, %zu; give at most that",
                         o->text, context);
     e->text_most = o->text ? o->text : none ? 0 : qkv_min(context, QKV_ENGINE_TEXT);
-    if (!qkv_stack_reads_tokens(stack->spec)) e->text_most = 0;
+    if (!qkv_stack_reads_tokens(stack->spec))
+        return qkv_fail(e->ctx, QKV_ARGUMENT, "an engine reads tokens, but this model reads %s",
+                        qkv_input_text(stack->spec->embed.input.kind));
     e->text_tokens = e->text_most ? qkv_max(e->text_most, QKV_ENGINE_TEXT_TOKENS) : 0;
     return QKV_OK;
 }
 
-static struct qkv_encoded_room texts_room(const struct qkv_engine *e) {
-    return (struct qkv_encoded_room){.T = e->text_most, .sources = QKV_ENGINE_TEXTS, .rows = e->text_tokens};
+static bool has_sources(const struct qkv_engine *e) {
+    return e->model->encoder.spec && e->model->decoder.spec && e->model->spec.head.kind == QKV_HEAD_LM;
+}
+
+struct qkv_encoded_room qkv_engine_room(const struct qkv_engine *e, size_t pages) {
+    struct qkv_encoded_room room = {.T = e->text_most, .sources = QKV_ENGINE_TEXTS, .rows = e->text_tokens};
+    const struct qkv_page_shape shape = {.length = room.T, .sequences = e->row_count};
+    size_t most;
+    if (!has_sources(e)) return room;
+    room.places = e->row_count;
+    if (!qkv_multiply(e->row_count, qkv_page_count(qkv_page_positions(&shape), room.T), &most)) most = SIZE_MAX;
+    room.pages = qkv_min(pages, most);
+    return room;
 }
 
 /* Whether texts go through a pass with the head: they are classified or filled. */
 static bool has_pass(const struct qkv_engine *e) {
     const enum qkv_head_kind head = e->model->spec.head.kind;
-    return head == QKV_HEAD_CLASSIFY || (head == QKV_HEAD_LM && !e->model->decoder.spec);
+    if (e->model->decoder.spec && (e->model->encoder.spec || head == QKV_HEAD_LM)) return false;
+    return head == QKV_HEAD_CLASSIFY || head == QKV_HEAD_LM;
 }
 
 /* The pass of texts that are classified or filled, for the shapes that need the most. */
@@ -52,14 +66,14 @@ static void texts_pass(const struct qkv_engine *e, struct texts_pass *p) {
 }
 
 enum qkv_status qkv_engine_texts_measure(struct qkv_engine *e, size_t *bytes) {
-    const struct qkv_encoded_room room = texts_room(e);
+    const struct qkv_encoded_room room = qkv_engine_room(e, 0);
     struct qkv_pass_plan plan = {0};
     struct texts_pass pass;
     size_t dense = 0;
     *bytes = 0;
     if (!e->text_most) return QKV_OK;
     texts_pass(e, &pass);
-    enum qkv_status status = qkv_encoded_room_measure(e->model, &room, bytes);
+    enum qkv_status status = room.places ? QKV_OK : qkv_encoded_room_measure(e->model, &room, NULL, bytes);
     if (!status) status = qkv_model_dense_measure(e->model, QKV_ENGINE_TEXTS, &dense);
     if (!status && has_pass(e)) status = qkv_pass_measure(e->model, &pass.options, 0, &plan);
     *bytes += dense + plan.bytes + 2 * e->text_tokens * sizeof(int32_t);
@@ -69,6 +83,10 @@ enum qkv_status qkv_engine_texts_measure(struct qkv_engine *e, size_t *bytes) {
 
 enum qkv_status qkv_engine_texts_create(struct qkv_engine *e) {
     if (!e->text_most) return QKV_OK;
+    if (has_sources(e)) {
+        e->places = qkv_allocate(e->ctx, e->row_count, sizeof *e->places);
+        if (!e->places) return QKV_MEMORY;
+    }
     e->batch.ids = qkv_allocate(e->ctx, e->text_tokens, sizeof *e->batch.ids);
     e->batch.types = qkv_allocate(e->ctx, e->text_tokens, sizeof *e->batch.types);
     return e->batch.ids && e->batch.types ? QKV_OK : QKV_MEMORY;
@@ -77,13 +95,14 @@ enum qkv_status qkv_engine_texts_create(struct qkv_engine *e) {
 void qkv_engine_texts_free(struct qkv_engine *e) {
     free(e->batch.ids);
     free(e->batch.types);
+    free(e->places);
     qkv_encoded_free(e->encoded);
     qkv_pass_free(e->pass);
 }
 
-/* Takes the memory for vectors when the first one is wanted. */
-static enum qkv_status texts_open_encoded(struct qkv_engine *e) {
-    const struct qkv_encoded_room room = texts_room(e);
+/* Without sources it takes its memory when the first vector is wanted. */
+enum qkv_status qkv_engine_open_room(struct qkv_engine *e, size_t pages) {
+    const struct qkv_encoded_room room = qkv_engine_room(e, pages);
     if (e->encoded) return QKV_OK;
     e->encoded = qkv_encoded_allocate(e->model, false);
     const enum qkv_status status = e->encoded ? qkv_encoded_open(e->encoded, &room) : QKV_MEMORY;
@@ -133,6 +152,74 @@ static void batch_choose(struct qkv_engine *e, size_t most) {
     }
 }
 
+/* ---- sources ----------------------------------------------------------------------------------------------------- */
+
+/* The tokens of sources that have a place and are not encoded. */
+static size_t sources_tokens(const struct qkv_engine *e, size_t *count) {
+    size_t tokens = 0;
+    *count = 0;
+    for (size_t i = 0; i < e->row_count; i++) {
+        if (!e->places[i] || e->places[i]->encoded) continue;
+        tokens += e->places[i]->prompt.source_count;
+        ++*count;
+    }
+    return tokens;
+}
+
+bool qkv_engine_source_enter(struct qkv_engine *e, struct qkv_engine_job *job, size_t most) {
+    const size_t length = job->prompt.source_count;
+    size_t place = 0, count;
+    if (!e->places || job->place != QKV_ENGINE_NO_ROW) return true;
+    const size_t tokens = sources_tokens(e, &count);
+    if (count && (count == QKV_ENGINE_TEXTS || tokens + length > qkv_min(most, e->text_tokens))) return false;
+    while (e->places[place]) place++; /* there are as many as rows, and one of those is free */
+    if (qkv_encoded_take(e->encoded, place, length)) {
+        qkv_forgive(e->ctx);
+        return false;
+    }
+    e->places[place] = job;
+    job->place = place;
+    job->encoded = false;
+    return true;
+}
+
+void qkv_engine_source_leave(struct qkv_engine *e, struct qkv_engine_job *job) {
+    if (!e->places || job->place == QKV_ENGINE_NO_ROW) return;
+    for (size_t i = 0; i < job->request.answers; i++)
+        if (job->answers[i].row != QKV_ENGINE_NO_ROW) return;
+    qkv_encoded_drop(e->encoded, job->place);
+    e->places[job->place] = NULL;
+    job->place = QKV_ENGINE_NO_ROW;
+}
+
+/* Answers whose source could not be encoded leave their rows. */
+static void sources_leave(struct qkv_engine *e) {
+    for (size_t r = 0; r < e->row_count; r++)
+        if (e->rows[r] && !e->rows[r]->job->encoded) qkv_engine_leave(e, e->rows[r]);
+}
+
+enum qkv_status qkv_engine_sources_run(struct qkv_engine *e, size_t *tokens) {
+    size_t places[QKV_ENGINE_TEXTS], count = 0;
+    struct qkv_engine_batch *b = &e->batch;
+    *tokens = 0;
+    for (size_t i = 0; e->places && i < e->row_count; i++) {
+        const struct qkv_engine_job *job = e->places[i];
+        if (!job || job->encoded) continue;
+        memcpy(b->ids + *tokens, job->prompt.source, job->prompt.source_count * sizeof *b->ids);
+        b->lengths[count] = (int32_t)job->prompt.source_count;
+        *tokens += job->prompt.source_count;
+        places[count++] = i;
+    }
+    if (!count) return QKV_OK;
+    const enum qkv_status status =
+        qkv_encoded_put(e->encoded, &(struct qkv_packed_texts){b->ids, b->lengths, count}, places);
+    if (status)
+        sources_leave(e);
+    else
+        for (size_t i = 0; i < count; i++) e->places[places[i]]->encoded = true;
+    return status;
+}
+
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status text_end(struct qkv_engine *e, struct qkv_engine_job *job, struct qkv_engine_told *told) {
@@ -165,7 +252,7 @@ static enum qkv_status batch_embed(struct qkv_engine *e) {
     struct qkv_engine_batch *b = &e->batch;
     struct qkv_text_vector texts[QKV_ENGINE_TEXTS] = {0};
     const size_t C = qkv_embed_channels(e->model), width = qkv_embed_width(e->model);
-    enum qkv_status status = texts_open_encoded(e);
+    enum qkv_status status = qkv_engine_open_room(e, 0);
     if (!status) status = qkv_encoded_pack(e->encoded, &(struct qkv_packed_texts){b->ids, b->lengths, b->count});
     for (size_t i = 0; i < b->count && !status; i++) {
         const struct qkv_engine_text *t = &b->jobs[i]->text;

@@ -18,6 +18,7 @@ void qkv_engine_enter(struct qkv_engine *e, struct qkv_engine_answer *a, size_t 
     a->row = row;
     e->rows[row] = a;
     e->decoder->decided[row] = (int32_t)a->job->decided;
+    e->decoder->sources[row] = e->places ? (int32_t)a->job->place : 0;
     e->state.running++;
     e->state.waiting--;
 }
@@ -28,6 +29,7 @@ void qkv_engine_leave(struct qkv_engine *e, struct qkv_engine_answer *a) {
     e->rows[a->row] = NULL;
     a->row = QKV_ENGINE_NO_ROW;
     a->known = 0;
+    qkv_engine_source_leave(e, a->job);
     e->state.running--;
     e->state.waiting++;
 }
@@ -39,7 +41,9 @@ void qkv_engine_end(struct qkv_engine *e, struct qkv_engine_answer *a, enum qkv_
     a->ended = true;
     a->job->unended--;
     told->event.finish = finish;
-    told->event.prompt_tokens = a->job->request.kind ? a->job->text.count : a->job->prompt.count;
+    told->event.prompt_tokens = a->job->request.kind ? a->job->text.count
+                                : e->places          ? a->job->prompt.source_count
+                                                     : a->job->prompt.count;
     told->event.cached_tokens = a->cached;
     told->event.tokens = a->made;
     told->event.message = told->message;
@@ -121,8 +125,18 @@ static enum qkv_status request_check(struct qkv_engine *e, const struct qkv_engi
 
 /* Whether the answer could be held if it were alone. */
 static enum qkv_status request_fits(struct qkv_engine *e, const struct qkv_engine_job *job) {
-    const struct qkv_page_pool *pool = e->decoder->pool;
+    const struct qkv_page_pool *pool = e->decoder->pool, *sources = e->places ? e->encoded->pool : NULL;
     const size_t pages = qkv_page_count(pool->positions, job->prompt.count + job->tokens - (job->tokens > 0));
+    if (job->prompt.source_count > e->text_most)
+        return qkv_fail(e->ctx, QKV_ARGUMENT,
+                        "the source has %zu tokens, but the engine reads sources of at most %zu; shorten it, or make "
+                        "the engine with a larger `text`",
+                        job->prompt.source_count, e->text_most);
+    if (sources && qkv_page_count(sources->positions, job->prompt.source_count) > sources->count)
+        return qkv_fail(e->ctx, QKV_ARGUMENT,
+                        "a source of %zu tokens needs more than the %zu pages that sources have; shorten it, or give "
+                        "the engine more memory",
+                        job->prompt.source_count, sources->count);
     if (pages <= pool->count) return QKV_OK;
     return qkv_fail(e->ctx, QKV_ARGUMENT,
                     "a prompt of %zu tokens and %zu more need %zu pages, but the cache has %zu; ask for fewer tokens, "
@@ -257,7 +271,9 @@ static enum qkv_status job_make(struct qkv_engine *e, struct qkv_engine_job *job
     }
     enum qkv_status status = request_check(e, &job->request, &job->options);
     job->options.context = e->context;
-    if (!status) status = qkv_prompt_read(e->model, prompt, size, &job->options, &job->prompt);
+    if (!status)
+        status = e->places ? qkv_prompt_read_source(e->model, prompt, size, &job->options, &job->prompt)
+                           : qkv_prompt_read(e->model, prompt, size, &job->options, &job->prompt);
     if (status) return status;
     job_limit(e, job);
     if (!job->prompt.skipped) status = request_fits(e, job);
@@ -272,6 +288,7 @@ enum qkv_status qkv_engine_submit(struct qkv_engine *e, const struct qkv_engine_
     QKV_NEED(qkv_call, id);
     struct qkv_engine_job *job = qkv_allocate(e->ctx, 1, sizeof *job);
     if (!job) return QKV_MEMORY;
+    job->place = QKV_ENGINE_NO_ROW;
     job->request = qkv_engine_request_defaults();
     job->options = qkv_generate_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(e->ctx, qkv_engine_request, &job->request, request);

@@ -107,6 +107,9 @@ static enum qkv_status text_classify(struct qkv_engine *e, struct qkv_engine_job
     struct qkv_line_options o = qkv_line_defaults();
     struct qkv_sequence_frame frame = {0};
     enum qkv_status status = QKV_TAKE_OPTIONS(e->ctx, qkv_line_options, &o, r->line);
+    if (!status && qkv_spec_topology(&e->model->spec) == QKV_ENCODER_DECODER)
+        return qkv_fail(e->ctx, QKV_ARGUMENT,
+                        "classify needs a model of one stack; this one has an encoder and a decoder");
     if (!status) status = qkv_classify_check(e->model);
     const struct qkv_long_rule rule = text_rule(e, o.long_lines, o.max_tokens);
     if (!status && job->options.ids) {

@@ -93,8 +93,10 @@ struct qkv_encoded_room {
 };
 /* Begins such a batch with all places empty. */
 enum qkv_status qkv_encoded_open(struct qkv_encoded *encoded, const struct qkv_encoded_room *room);
-/* The bytes that it takes. The model may be planned. */
-enum qkv_status qkv_encoded_room_measure(struct qkv_model *model, const struct qkv_encoded_room *room, size_t *bytes);
+/* The bytes that it takes, and growing `targets` (NULL: none) that read its sources; the field `encoded` of targets is
+ * not read. The model may be planned. */
+enum qkv_status qkv_encoded_room_measure(struct qkv_model *model, const struct qkv_encoded_room *room,
+                                         const struct qkv_decoder_options *targets, size_t *bytes);
 /* Gives an empty place the pages of a source of so many positions; QKV_FULL: there are not enough. */
 enum qkv_status qkv_encoded_take(struct qkv_encoded *encoded, size_t place, size_t length);
 void qkv_encoded_drop(struct qkv_encoded *encoded, size_t place);

@@ -71,15 +71,23 @@ static enum qkv_status places_plan(struct places_plan *plan, size_t *kept) {
     return status ? status : qkv_plan(e->model->ctx, &e->kept, "places of sources", plan_places, plan, kept);
 }
 
-enum qkv_status qkv_encoded_room_measure(struct qkv_model *m, const struct qkv_encoded_room *room, size_t *bytes) {
-    size_t kept = 0, pool = 0;
+enum qkv_status qkv_encoded_room_measure(struct qkv_model *m, const struct qkv_encoded_room *room,
+                                         const struct qkv_decoder_options *targets, size_t *bytes) {
+    size_t kept = 0, pool = 0, target = 0;
     struct qkv_encoded *e = qkv_encoded_make(m);
     struct places_plan plan = {.e = e, .room = room, .pages = room->places > 0};
     if (!e) return QKV_MEMORY;
     const struct qkv_page_shape shape = places_shape(room);
     enum qkv_status status = places_plan(&plan, &kept);
     if (!status && e->pool) status = qkv_page_pool_measure(e->pool, &shape, &pool);
-    *bytes = kept + plan.bytes + pool;
+    e->B = room->places;
+    e->T = room->T;
+    if (!status && targets) {
+        struct qkv_decoder_options options = *targets;
+        options.encoded = e;
+        status = qkv_decoder_measure(m, &options, &target);
+    }
+    *bytes = kept + plan.bytes + pool + target;
     qkv_encoded_free(e);
     return status;
 }
