@@ -1,8 +1,8 @@
-/* qkv/engine.h: many requests for continuations, in one batch; a part of qkv.h, which includes it. Experimental: all of
- * it may change.
+/* qkv/engine.h: many requests, answered together; a part of qkv.h, which includes it. Experimental: all of it may
+ * change.
  *
  * An engine runs steps. A step is one batch of the newest tokens of all running answers and of pieces of prompts that
- * are still read. Requests may come and go between steps:
+ * are still read; and one of texts that are embedded, classified or filled. Requests may come and go between steps:
  *
  *     status = qkv_engine_create(model, NULL, &engine);
  *     status = qkv_engine_submit(engine, &(struct qkv_engine_request){.size = …, .prompt = "Once"}, &id);
@@ -22,7 +22,7 @@
 #ifndef QKV_PUBLIC_ENGINE_H
 #define QKV_PUBLIC_ENGINE_H
 
-#include "qkv/generate.h"
+#include "qkv/sequences.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -40,6 +40,9 @@ struct qkv_engine_options {
     size_t step;       /* largest number of tokens of a step; 0: as many as are computed in a quarter of a second */
     const char *cache; /* types of the cached keys and values, as qkv_model_set_cache has them; NULL: the model's */
     bool forget;       /* no page stays in the cache after the answers that use it */
+    /* largest number of tokens of a source, and of a text that is embedded, classified or filled; 0: the context of the
+     * stack that reads it, at most 2048, but none with a decoder alone whose folder records no pooling */
+    size_t text;
 };
 /* Experimental: all 0. */
 QKV_API void qkv_engine_options_init(struct qkv_engine_options *options, size_t size);
@@ -48,8 +51,8 @@ static inline struct qkv_engine_options qkv_engine_defaults(void) {
     qkv_engine_options_init(&options, sizeof options);
     return options;
 }
-/* Experimental: makes an engine of a model that qkv_generate can use. `options` NULL: the defaults. The model must
- * outlive it. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
+/* Experimental: makes an engine. A decoder with an lm head has a cache and generates; all models that read tokens
+ * embed. `options` NULL: the defaults. The model must outlive it. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SHAPE. */
 QKV_API enum qkv_status qkv_engine_create(struct qkv_model *model, const struct qkv_engine_options *options,
                                           struct qkv_engine **out);
 /* Experimental: frees an engine with all its requests. NULL is allowed. */
@@ -60,13 +63,24 @@ struct qkv_token_bias {
     int32_t id;
     float bias;
 };
+/* Experimental: what a request asks for. Texts are all kinds but the first. */
+enum qkv_engine_kind {
+    /* Continuations of the prompt. An encoder-decoder reads it as its source, as qkv_translate reads a line; its
+     * answers are targets, whose length counts the token that they begin with, and a blank prompt has empty ones. */
+    QKV_ENGINE_GENERATE,
+    QKV_ENGINE_EMBED,    /* the vector of the prompt, as qkv_embed computes it */
+    QKV_ENGINE_CLASSIFY, /* the probabilities of its classes, as qkv_classify and qkv_classify_pairs compute them */
+    QKV_ENGINE_FILL      /* the `top` likeliest tokens for each of its masks, as qkv_fill finds them */
+};
 /* Experimental: a request. Everything is copied by qkv_engine_submit. */
 struct qkv_engine_request {
     size_t size; /* sizeof(struct qkv_engine_request), set by qkv_engine_request_defaults */
     const char *prompt;
     size_t prompt_size;
     /* Sampling, number of tokens, stop texts, end tokens, the prompt as ids, the rule for long prompts; NULL: the
-     * defaults. Its callbacks must be NULL, and its context 0. Fewer tokens are made where the context ends. */
+     * defaults. Its callbacks must be NULL, and its context 0. Fewer tokens are made where the context ends. Targets
+     * of an encoder-decoder end as those of qkv_search if there are no end tokens here. Of a request for a text, only
+     * the ids count. */
     const struct qkv_generate_options *options;
     size_t answers; /* that continue the prompt, at most 128; answer i has seed sampling.seed + i */
     /* subtracted from the score of each token of the answer so far: once, and once for each time that it occurs */
@@ -77,6 +91,11 @@ struct qkv_engine_request {
     size_t top;                /* likeliest tokens that are told with each token, at most 20 */
     bool log_probabilities;    /* of the tokens of the answer */
     bool prompt_probabilities; /* of the tokens of the prompt, after the first; then no page of the cache is shared */
+    enum qkv_engine_kind kind;
+    const struct qkv_embed_options *embed; /* of QKV_ENGINE_EMBED; NULL: qkv_embed_defaults of the model */
+    const struct qkv_line_options *line;   /* of QKV_ENGINE_CLASSIFY and QKV_ENGINE_FILL; NULL: the defaults */
+    const char *second;                    /* of QKV_ENGINE_CLASSIFY: the second text of a pair; NULL: none */
+    size_t second_size;
 };
 /* Experimental: one answer, and the defaults. */
 QKV_API void qkv_engine_request_init(struct qkv_engine_request *request, size_t size);
@@ -85,8 +104,8 @@ static inline struct qkv_engine_request qkv_engine_request_defaults(void) {
     qkv_engine_request_init(&request, sizeof request);
     return request;
 }
-/* Experimental: queues a request; *id numbers it. A request that the cache could not hold if it were alone is
- * QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
+/* Experimental: queues a request; *id numbers it. A request that the cache could not hold if it were alone, and a text
+ * that is longer than the engine reads, are QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FORMAT. */
 QKV_API enum qkv_status qkv_engine_submit(struct qkv_engine *engine, const struct qkv_engine_request *request,
                                           uint64_t *id);
 /* Experimental: ends a request; its pages are free at once. Answers that were not finished get an event. False: there
@@ -103,7 +122,8 @@ enum qkv_finish {
     QKV_FINISH_STOP,      /* an end token, or a stop text */
     QKV_FINISH_LENGTH,    /* the number of tokens, or the end of the context */
     QKV_FINISH_CANCELLED, /* qkv_engine_cancel */
-    QKV_FINISH_FAILED     /* `message` says why */
+    QKV_FINISH_FAILED,    /* `message` says why */
+    QKV_FINISH_READ       /* a text was embedded, classified or filled */
 };
 /* Experimental: a token and its log-probability under the model's own distribution. */
 struct qkv_token_score {
@@ -124,6 +144,12 @@ struct qkv_engine_event {
     /* at the end: tokens of the prompt, those whose pages were in the cache, and tokens made, without the end token */
     size_t prompt_tokens, cached_tokens, tokens;
     const char *message; /* of a failure; else NULL */
+    /* of a text: the vector, of qkv_embed_width numbers, or the probabilities of the classes, with one class the score.
+     * As qkv_embed and qkv_classify have it, a blank or skipped text has zeros, or NaN for a single class. */
+    const float *vector;
+    size_t vector_count;
+    const struct qkv_filling *fillings; /* (masks,top); as qkv_fill has it, a skipped text has no masks */
+    size_t masks;
 };
 /* Experimental: takes the oldest event; false: there is none. */
 QKV_API bool qkv_engine_poll(struct qkv_engine *engine, struct qkv_engine_event *event);
@@ -136,6 +162,7 @@ struct qkv_engine_state {
     size_t memory;                                                    /* bytes of cache and steps, as planned */
     uint64_t steps, tokens, prompt_tokens, cached_tokens; /* tokens made; read of prompts; found in the cache */
     uint64_t put_off;                                     /* how often an answer gave its pages back */
+    uint64_t texts, text_tokens; /* that were embedded, classified or filled, and their tokens */
 };
 /* Experimental: the state of an engine; all 0 for NULL. */
 QKV_API struct qkv_engine_state qkv_engine_state(const struct qkv_engine *engine);

@@ -6,6 +6,7 @@
 
 #include "base/sized_options.h"
 #include "generate/line_batches.h"
+#include "generate/texts.h"
 #include "model/decode.h"
 #include "model/spec.h"
 #include "text/sequence.h"
@@ -71,13 +72,11 @@ static enum qkv_status classify_run(void *user, const struct qkv_line_batch *bat
     return QKV_OK;
 }
 
-/* Whether texts get both specials: the template adds its own tokens; without a template, only models of our own
- * training have them. */
-static bool classify_ends(const struct qkv_model *model) {
+bool qkv_classify_ends(const struct qkv_model *model) {
     return model->origin.family == NULL;
 }
 
-static enum qkv_status classify_check(struct qkv_model *model) {
+enum qkv_status qkv_classify_check(struct qkv_model *model) {
     const struct qkv_spec *spec = qkv_model_spec(model);
     if (spec->head.kind != QKV_HEAD_CLASSIFY)
         return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
@@ -86,7 +85,7 @@ static enum qkv_status classify_check(struct qkv_model *model) {
                         spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS
                             ? "it classifies the words of sentences (qkv_classify_words)"
                             : "train one on labelled lines (preset text-classifier, option labeled = FILE)");
-    return qkv_lines_check(model, "classify");
+    return QKV_OK;
 }
 
 enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, size_t count,
@@ -101,9 +100,10 @@ enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, 
     options = &own;
     const struct qkv_spec *spec = qkv_model_spec(model);
     struct classifier c = {.model = model, .lines = count, .probabilities = probabilities};
-    status = classify_check(model);
+    status = qkv_classify_check(model);
+    if (!status) status = qkv_lines_check(model, "classify");
     if (status) return status;
-    const bool ends = classify_ends(model);
+    const bool ends = qkv_classify_ends(model);
     qkv_scores_none(count, (size_t)spec->head.classes, probabilities);
     struct qkv_line_reader reader = {
         .model = model, .begin = ends, .end = ends, .options = options, .run = classify_run, .user = &c};
@@ -114,31 +114,41 @@ enum qkv_status qkv_classify(struct qkv_model *model, const char *const *lines, 
 
 /* ---- pairs ------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status classify_pair(void *user, size_t index, const struct qkv_long_rule *rule, int32_t **ids,
-                                     int32_t **types, size_t *count) {
-    const struct classifier *c = user;
-    struct qkv_context *ctx = qkv_model_context(c->model);
-    const struct qkv_tokenizer *t = qkv_model_source_tokenizer(c->model);
-    const char *const texts[] = {c->pairs->firsts[index], c->pairs->seconds[index]};
+enum qkv_status qkv_classify_join(struct qkv_model *model, const struct qkv_pair_template *template,
+                                  const struct qkv_long_rule *rule, const struct qkv_text_pair *pair, int32_t **ids,
+                                  int32_t **types, size_t *count, enum qkv_long_fate *fate) {
+    struct qkv_context *ctx = qkv_model_context(model);
     int32_t *parts[2] = {NULL};
     size_t sizes[2] = {0};
     enum qkv_status status = QKV_OK;
-    enum qkv_long_fate fate = QKV_FATE_SKIPPED;
+    *fate = QKV_FATE_FITS;
     *ids = *types = NULL;
     *count = 0;
-    if (qkv_is_blank(texts[0], strlen(texts[0])) && qkv_is_blank(texts[1], strlen(texts[1]))) return QKV_OK;
+    if (qkv_is_blank(pair->texts[0], pair->sizes[0]) && qkv_is_blank(pair->texts[1], pair->sizes[1])) return QKV_OK;
     for (size_t i = 0; i < 2 && !status; i++)
-        status = qkv_tokenizer_encode(ctx, t, texts[i], strlen(texts[i]), false, &parts[i], &sizes[i]);
-    if (!status) fate = qkv_pair_join(ctx, &c->pairs->template, rule, parts, sizes, ids, types, count);
+        status = qkv_tokenizer_encode(ctx, qkv_model_source_tokenizer(model), pair->texts[i], pair->sizes[i], false,
+                                      &parts[i], &sizes[i]);
+    if (!status) *fate = qkv_pair_join(ctx, template, rule, parts, sizes, ids, types, count);
     qkv_free(parts[0]);
     qkv_free(parts[1]);
-    if (!status && fate == QKV_FATE_REFUSED) status = qkv_line_refuse(ctx, "pair", index, *count, rule->most);
-    if (!status && fate == QKV_FATE_FITS && (!*ids || !*types)) status = QKV_MEMORY;
-    if (!status && fate == QKV_FATE_FITS) return QKV_OK;
+    if (!status && *fate == QKV_FATE_FITS && (!*ids || !*types)) status = QKV_MEMORY;
+    if (!status && *fate == QKV_FATE_FITS) return QKV_OK;
     qkv_free(*ids);
     qkv_free(*types);
     *ids = *types = NULL;
-    *count = 0;
+    return status;
+}
+
+static enum qkv_status classify_pair(void *user, size_t index, const struct qkv_long_rule *rule, int32_t **ids,
+                                     int32_t **types, size_t *count) {
+    const struct classifier *c = user;
+    const char *first = c->pairs->firsts[index], *second = c->pairs->seconds[index];
+    const struct qkv_text_pair pair = {{first, second}, {strlen(first), strlen(second)}};
+    enum qkv_long_fate fate;
+    enum qkv_status status = qkv_classify_join(c->model, &c->pairs->template, rule, &pair, ids, types, count, &fate);
+    if (!status && fate == QKV_FATE_REFUSED)
+        status = qkv_line_refuse(qkv_model_context(c->model), "pair", index, *count, rule->most);
+    if (status || fate != QKV_FATE_FITS) *count = 0;
     return status;
 }
 
@@ -156,10 +166,11 @@ enum qkv_status qkv_classify_pairs(struct qkv_model *model, const char *const *f
     const struct qkv_spec *spec = qkv_model_spec(model);
     struct classifier_pairs pairs = {.firsts = firsts, .seconds = seconds};
     struct classifier c = {.model = model, .lines = count, .probabilities = probabilities, .pairs = &pairs};
-    status = classify_check(model);
+    status = qkv_classify_check(model);
+    if (!status) status = qkv_lines_check(model, "classify");
     if (!status)
         status = qkv_pair_template_read(qkv_model_context(model), qkv_model_source_tokenizer(model),
-                                        classify_ends(model), &pairs.template);
+                                        qkv_classify_ends(model), &pairs.template);
     if (status) return status;
     pairs.types = spec->encoder.layers ? spec->encoder.embed.types : spec->decoder.embed.types;
     qkv_scores_none(count, (size_t)spec->head.classes, probabilities);

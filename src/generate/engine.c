@@ -23,24 +23,36 @@ static struct qkv_decoder_options engine_decoder(const struct qkv_engine *e, con
     return o;
 }
 
+/* Measures such a decoder with the scores of prompts and the records of a step. */
+static enum qkv_status engine_measure(const struct qkv_engine *e, const struct qkv_decoder_options *o, size_t *bytes) {
+    const size_t scored = qkv_max(e->row_count, QKV_ENGINE_SCORED) - e->row_count;
+    const struct qkv_encoded_room room = qkv_engine_room(e, o->pages);
+    const enum qkv_status status =
+        room.places ? qkv_encoded_room_measure(e->model, &room, o, bytes) : qkv_decoder_measure(e->model, o, bytes);
+    *bytes += scored * (size_t)e->model->spec.vocab * sizeof(float) + qkv_graph_bytes(&e->model->spec);
+    return status;
+}
+
 /* Chooses the number of pages that fit: at most what all rows can use, and as much again for the past. */
 static enum qkv_status engine_pages(struct qkv_engine *e, const struct qkv_engine_options *o, size_t *pages) {
     const struct qkv_page_shape shape = {.length = e->context, .sequences = e->row_count};
     const size_t each = qkv_page_count(qkv_page_positions(&shape), e->context);
     const uint64_t available = qkv_memory_available().bytes;
     const size_t memory = o->memory ? o->memory : available / 2 < SIZE_MAX ? (size_t)(available / 2) : SIZE_MAX;
-    size_t one, two, most;
+    size_t one, two, most, texts;
     if (o->pages) {
         *pages = o->pages;
         return QKV_OK;
     }
     if (!qkv_multiply(2 * each, e->row_count, &most) || most > INT32_MAX) most = INT32_MAX;
     struct qkv_decoder_options plan = engine_decoder(e, o->cache, 1);
-    enum qkv_status status = qkv_decoder_measure(e->model, &plan, &one);
+    enum qkv_status status = engine_measure(e, &plan, &one);
     plan.pages = 2;
-    if (!status) status = qkv_decoder_measure(e->model, &plan, &two);
+    if (!status) status = engine_measure(e, &plan, &two);
+    if (!status) status = qkv_engine_texts_measure(e, &texts);
     if (status) return status;
     const size_t page = qkv_max(1, two - one);
+    one += texts;
     *pages = memory > one ? 1 + (memory - one) / page : 0;
     if (*pages > most) *pages = most;
     if (*pages) return QKV_OK;
@@ -69,7 +81,7 @@ static enum qkv_status engine_check(struct qkv_engine *e, const struct qkv_engin
     e->adapts = !o->step;
     e->step = e->adapts ? qkv_min(64, e->most) : o->step;
     e->forget = o->forget;
-    return QKV_OK;
+    return qkv_engine_texts_check(e, o);
 }
 
 static enum qkv_status engine_arrays(struct qkv_engine *e) {
@@ -85,18 +97,44 @@ static enum qkv_status engine_arrays(struct qkv_engine *e) {
     return e->rows && e->counts && e->order && e->scored && e->scores && e->ids ? QKV_OK : QKV_MEMORY;
 }
 
-static enum qkv_status engine_make(struct qkv_engine *e, const struct qkv_engine_options *o) {
+/* The rows and the cache of a model that generates. */
+static enum qkv_status engine_make_decoder(struct qkv_engine *e, const struct qkv_engine_options *o) {
     size_t pages = 0;
-    enum qkv_status status = engine_check(e, o);
-    if (!status) status = engine_pages(e, o, &pages);
+    enum qkv_status status = engine_pages(e, o, &pages);
     if (status) return status;
-    const struct qkv_decoder_options rows = engine_decoder(e, o->cache, pages);
-    status = qkv_decoder_measure(e->model, &rows, &e->state.memory);
+    struct qkv_decoder_options rows = engine_decoder(e, o->cache, pages);
+    status = engine_measure(e, &rows, &e->state.memory);
+    if (!status && e->model->encoder.spec) status = qkv_engine_open_room(e, pages);
+    rows.encoded = e->encoded;
     if (!status) status = qkv_decoder_create(e->model, &rows, &e->decoder);
     if (!status) status = engine_arrays(e);
     if (!status) status = qkv_engine_prefixes_create(e);
     if (!status) status = qkv_decoder_take_scores(e->decoder, e->scored_most);
     return status;
+}
+
+/* A model that only reads texts. */
+static enum qkv_status engine_make_reader(struct qkv_engine *e, const struct qkv_engine_options *o, size_t bytes) {
+    char text[2][QKV_BYTES_TEXT];
+    enum qkv_status status = qkv_model_check_weights(e->model);
+    e->row_count = e->context = 0;
+    e->most = e->text_tokens;
+    if (!status && o->memory && bytes > o->memory)
+        return qkv_fail(e->ctx, QKV_MEMORY,
+                        "an engine that reads texts of %zu tokens needs %s, but may have %s; give it more memory, or "
+                        "shorter texts",
+                        e->text_most, qkv_bytes_text(text[0], bytes), qkv_bytes_text(text[1], o->memory));
+    return status;
+}
+
+static enum qkv_status engine_make(struct qkv_engine *e, const struct qkv_engine_options *o) {
+    const bool generates = e->model->decoder.spec && e->model->spec.head.kind == QKV_HEAD_LM;
+    size_t texts = 0;
+    enum qkv_status status = engine_check(e, o);
+    if (!status) status = qkv_engine_texts_measure(e, &texts);
+    if (!status) status = generates ? engine_make_decoder(e, o) : engine_make_reader(e, o, texts);
+    e->state.memory += texts;
+    return status ? status : qkv_engine_texts_create(e);
 }
 
 enum qkv_status qkv_engine_create(struct qkv_model *model, const struct qkv_engine_options *options,
@@ -105,7 +143,6 @@ enum qkv_status qkv_engine_create(struct qkv_model *model, const struct qkv_engi
     QKV_NEED(qkv_call, model);
     struct qkv_engine_options all = qkv_engine_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(model->ctx, qkv_engine_options, &all, options);
-    if (!status) status = qkv_session_check(model, 0);
     if (status) return status;
     struct qkv_engine *e = qkv_allocate(model->ctx, 1, sizeof *e);
     if (!e) return QKV_MEMORY;
@@ -130,6 +167,7 @@ void qkv_engine_free(struct qkv_engine *e) {
     qkv_engine_told_free(e->given);
     free(e->events);
     qkv_engine_prefixes_free(e);
+    qkv_engine_texts_free(e);
     qkv_decoder_free(e->decoder);
     free(e->rows), free(e->counts), free(e->order), free(e->scored), free(e->scores), free(e->ids);
     free(e);

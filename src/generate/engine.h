@@ -1,10 +1,12 @@
 /* engine: requests that are answered together. engine.c makes engines, engine_request.c takes requests and ends them,
  * engine_step.c chooses and runs a batch, engine_choose.c chooses tokens, engine_pages.c keeps pages of prefixes,
- * engine_event.c tells what has happened. */
+ * engine_event.c tells what has happened; engine_text.c reads texts to embed, classify or fill, engine_encode.c runs
+ * them. */
 #ifndef QKV_ENGINE_ROOM_H
 #define QKV_ENGINE_ROOM_H
 
 #include "generate/generate.h"
+#include "generate/texts.h"
 #include "model/decode.h"
 #include "qkv/engine.h"
 
@@ -14,7 +16,11 @@ enum {
     QKV_ENGINE_STEP_MAX = 1 << 20,
     QKV_ENGINE_ANSWERS_MAX = 128,
     QKV_ENGINE_TOP_MAX = 20,
-    QKV_ENGINE_SCORED = 32 /* scores of prompts that one step makes, if there are no more rows than that */
+    QKV_ENGINE_SCORED = 32,           /* scores of prompts that one step makes, if there are no more rows than that */
+    QKV_ENGINE_TEXT = 2048,           /* the default maximum of tokens of a text */
+    QKV_ENGINE_TEXT_TOKENS = 512,     /* tokens of texts that are read at once, if no text is longer */
+    QKV_ENGINE_TEXTS = QKV_LINE_ROWS, /* texts that are read at once */
+    QKV_ENGINE_MASKS = 32             /* masks that are filled at once */
 };
 #define QKV_ENGINE_NO_ROW SIZE_MAX
 
@@ -39,6 +45,15 @@ struct qkv_engine_answer {
         size_t size;
     } writer;
 };
+/* A text that is embedded, classified or filled. */
+struct qkv_engine_text {
+    int32_t *ids, *types; /* (count); types NULL: all 0 */
+    size_t count, skipped;
+    enum qkv_pool pool;
+    bool normalize;
+    struct qkv_filler filler;
+    size_t filled; /* masks that have their tokens */
+};
 /* A request. */
 struct qkv_engine_job {
     uint64_t id;
@@ -48,8 +63,11 @@ struct qkv_engine_job {
     int32_t *rules; /* the ids of the prompt's rules */
     struct qkv_token_bias *biases;
     struct qkv_prompt prompt;
+    struct qkv_engine_text text;
     size_t tokens;  /* made at most */
     size_t decided; /* the length that rotations depend on */
+    size_t place;   /* of its source among those that are encoded; QKV_ENGINE_NO_ROW: it has none */
+    bool encoded;   /* the source is in its place */
     struct qkv_engine_answer *answers;
     size_t unended;
     struct qkv_engine_job *next;
@@ -73,6 +91,17 @@ struct qkv_engine_told {
     struct qkv_engine_event event;
     struct qkv_token_score top[QKV_ENGINE_TOP_MAX];
     char *text, *message;
+    float *vector;
+    struct qkv_filling *fillings;
+};
+
+/* Texts that are read at once. */
+struct qkv_engine_batch {
+    struct qkv_engine_job *jobs[QKV_ENGINE_TEXTS];
+    size_t count, tokens;
+    int32_t lengths[QKV_ENGINE_TEXTS], starts[QKV_ENGINE_TEXTS + 1];
+    size_t scored[QKV_ENGINE_MASKS], scored_count; /* masks that are filled */
+    int32_t *ids, *types;                          /* (text_tokens) */
 };
 
 struct qkv_engine {
@@ -93,7 +122,12 @@ struct qkv_engine {
     float *scores;                   /* (vocab): with biases and penalties */
     struct qkv_engine_told **events; /* a queue */
     size_t event_first, event_count, event_capacity;
-    struct qkv_engine_told *given; /* the latest event that was taken */
+    struct qkv_engine_told *given;  /* the latest event that was taken */
+    struct qkv_encoded *encoded;    /* of sources, and of texts that are embedded */
+    struct qkv_engine_job **places; /* (row_count): of sources; NULL: the model reads none; an entry NULL: it is free */
+    struct qkv_pass *pass;          /* of those that are classified or filled; NULL: none was yet */
+    size_t text_most, text_tokens;  /* tokens of a text, 0: none are read; of all that are read at once */
+    struct qkv_engine_batch batch;
     struct qkv_engine_state state;
 };
 
@@ -105,6 +139,8 @@ void qkv_engine_enter(struct qkv_engine *engine, struct qkv_engine_answer *answe
 /* Ends an answer, of which `told` tells. */
 void qkv_engine_end(struct qkv_engine *engine, struct qkv_engine_answer *answer, enum qkv_finish finish,
                     struct qkv_engine_told *told);
+/* Takes the one answer of a text, which has no row. */
+enum qkv_status qkv_engine_answer_text(struct qkv_engine *engine, struct qkv_engine_job *job);
 /* Frees the requests whose answers have all ended. */
 void qkv_engine_sweep(struct qkv_engine *engine);
 void qkv_engine_job_free(struct qkv_engine_job *job);
@@ -115,6 +151,39 @@ struct qkv_engine_told *qkv_engine_tell(struct qkv_engine *engine, const struct 
 /* Removes the newest event again. */
 void qkv_engine_untell(struct qkv_engine *engine);
 void qkv_engine_told_free(struct qkv_engine_told *told);
+
+/* Tells the message of the context, which is then forgiven, and ends an answer that fails alone. */
+enum qkv_status qkv_engine_fail(struct qkv_engine *engine, struct qkv_engine_answer *answer,
+                                struct qkv_engine_told *told);
+
+/* ---- texts (engine_text.c, engine_encode.c) ---- */
+/* Checks and reads a text. */
+enum qkv_status qkv_engine_text_read(struct qkv_engine *engine, struct qkv_engine_job *job);
+/* Tells a text that the model does not read: it is blank or skipped. */
+enum qkv_status qkv_engine_text_none(struct qkv_engine *engine, struct qkv_engine_job *job,
+                                     struct qkv_engine_told *told);
+void qkv_engine_text_free(struct qkv_engine_text *text);
+/* The numbers of the vector of a text. */
+size_t qkv_engine_text_width(const struct qkv_engine *engine, const struct qkv_engine_job *job);
+/* Sets how long texts may be. */
+enum qkv_status qkv_engine_texts_check(struct qkv_engine *engine, const struct qkv_engine_options *options);
+/* The bytes of reading texts, without those of encoding where the model has sources. */
+enum qkv_status qkv_engine_texts_measure(struct qkv_engine *engine, size_t *bytes);
+enum qkv_status qkv_engine_texts_create(struct qkv_engine *engine);
+/* The sources and texts that are encoded; pages: of the cache, of which sources have as many, if they need them. */
+struct qkv_encoded_room qkv_engine_room(const struct qkv_engine *engine, size_t pages);
+/* Opens it. */
+enum qkv_status qkv_engine_open_room(struct qkv_engine *engine, size_t pages);
+void qkv_engine_texts_free(struct qkv_engine *engine);
+/* Gives the source of a request a place, if there are pages, and tokens for it in a step of `most`. */
+bool qkv_engine_source_enter(struct qkv_engine *engine, struct qkv_engine_job *job, size_t most);
+/* Takes its place away when no answer of the request has a row. */
+void qkv_engine_source_leave(struct qkv_engine *engine, struct qkv_engine_job *job);
+/* Encodes the sources that have a place and are not encoded yet; *tokens: of them. If that fails, their answers leave
+ * their rows. */
+enum qkv_status qkv_engine_sources_run(struct qkv_engine *engine, size_t *tokens);
+/* Reads the oldest texts, at most `most` tokens or one text; *tokens: of them. */
+enum qkv_status qkv_engine_texts_run(struct qkv_engine *engine, size_t most, size_t *tokens);
 
 /* ---- tokens (engine_choose.c) ---- */
 /* Chooses the next token of an answer from the scores after its last one, tells it, and ends the answer where that was

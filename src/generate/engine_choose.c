@@ -83,15 +83,6 @@ enum qkv_status qkv_engine_tell_prompt(struct qkv_engine *e, struct qkv_engine_a
 
 /* ---- the token --------------------------------------------------------------------------------------------------- */
 
-/* An answer whose scores are broken fails alone. */
-static enum qkv_status choose_failed(struct qkv_engine *e, struct qkv_engine_answer *a, struct qkv_engine_told *told) {
-    told->message = qkv_copy_string(e->ctx, qkv_message(e->ctx));
-    if (!told->message) return QKV_MEMORY;
-    qkv_forgive(e->ctx);
-    qkv_engine_end(e, a, QKV_FINISH_FAILED, told);
-    return QKV_OK;
-}
-
 /* Adds the text that a token makes known to the event. Its memory is taken first, so that a failure loses nothing. */
 static enum qkv_status choose_text(struct qkv_engine *e, struct qkv_engine_answer *a, struct qkv_engine_told *told,
                                    bool end, bool last) {
@@ -115,7 +106,7 @@ static enum qkv_status choose_run(struct qkv_engine *e, struct qkv_engine_answer
     sampling.seed += a->index;
     enum qkv_status status = qkv_prompt_sample(e->ctx, &job->prompt, &sampling, scores_of(e, a, logits), a->ids,
                                                a->count, (uint64_t)a->made, &id);
-    if (status == QKV_NUMBER) return choose_failed(e, a, told);
+    if (status == QKV_NUMBER) return qkv_engine_fail(e, a, told); /* its scores are broken */
     if (status) return status;
     told->event.token.id = id;
     tell_scores(e, job, told, logits, job->request.log_probabilities);

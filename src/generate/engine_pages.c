@@ -81,9 +81,9 @@ static void node_remove(struct qkv_engine *e, int32_t page) {
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
-/* Models whose prompts are seen in both directions, and requests for scores of their prompts, share nothing. */
+/* Models that read sources or see prompts in both directions, and requests for scores of their prompts, share nothing. */
 static bool shares(const struct qkv_engine *e, const struct qkv_engine_answer *a) {
-    return !e->forget && !e->model->spec.prefix && !a->job->request.prompt_probabilities;
+    return !e->forget && !e->places && !e->model->spec.prefix && !a->job->request.prompt_probabilities;
 }
 
 void qkv_engine_find(struct qkv_engine *e, struct qkv_engine_answer *a) {
@@ -146,7 +146,7 @@ bool qkv_engine_forget_one(struct qkv_engine *e) {
 
 size_t qkv_engine_kept(const struct qkv_engine *e) {
     size_t count = 0;
-    for (size_t i = 0; i < e->decoder->pool->count; i++)
+    for (size_t i = 0; e->decoder && i < e->decoder->pool->count; i++)
         count += e->prefixes.nodes[i].kept && e->decoder->pool->references[i] == 1;
     return count;
 }

@@ -18,6 +18,7 @@ void qkv_engine_enter(struct qkv_engine *e, struct qkv_engine_answer *a, size_t 
     a->row = row;
     e->rows[row] = a;
     e->decoder->decided[row] = (int32_t)a->job->decided;
+    e->decoder->sources[row] = e->places ? (int32_t)a->job->place : 0;
     e->state.running++;
     e->state.waiting--;
 }
@@ -28,6 +29,7 @@ void qkv_engine_leave(struct qkv_engine *e, struct qkv_engine_answer *a) {
     e->rows[a->row] = NULL;
     a->row = QKV_ENGINE_NO_ROW;
     a->known = 0;
+    qkv_engine_source_leave(e, a->job);
     e->state.running--;
     e->state.waiting++;
 }
@@ -39,7 +41,9 @@ void qkv_engine_end(struct qkv_engine *e, struct qkv_engine_answer *a, enum qkv_
     a->ended = true;
     a->job->unended--;
     told->event.finish = finish;
-    told->event.prompt_tokens = a->job->prompt.count;
+    told->event.prompt_tokens = a->job->request.kind ? a->job->text.count
+                                : e->places          ? a->job->prompt.source_count
+                                                     : a->job->prompt.count;
     told->event.cached_tokens = a->cached;
     told->event.tokens = a->made;
     told->event.message = told->message;
@@ -58,6 +62,7 @@ void qkv_engine_job_free(struct qkv_engine_job *job) {
     free(job->biases);
     free(job->answers);
     qkv_prompt_free(&job->prompt);
+    qkv_engine_text_free(&job->text);
     free(job->rules);
     free(job);
 }
@@ -107,6 +112,7 @@ static enum qkv_status request_check_numbers(struct qkv_context *ctx, const stru
 static enum qkv_status request_check(struct qkv_engine *e, const struct qkv_engine_request *r,
                                      const struct qkv_generate_options *o) {
     struct qkv_context *ctx = e->ctx;
+    if (!e->decoder) return qkv_session_check(e->model, 0);
     if (o->take_token || o->take_prompt)
         return qkv_fail(ctx, QKV_ARGUMENT, "an engine tells tokens by events; leave take_token and take_prompt NULL");
     if (o->context)
@@ -119,8 +125,18 @@ static enum qkv_status request_check(struct qkv_engine *e, const struct qkv_engi
 
 /* Whether the answer could be held if it were alone. */
 static enum qkv_status request_fits(struct qkv_engine *e, const struct qkv_engine_job *job) {
-    const struct qkv_page_pool *pool = e->decoder->pool;
+    const struct qkv_page_pool *pool = e->decoder->pool, *sources = e->places ? e->encoded->pool : NULL;
     const size_t pages = qkv_page_count(pool->positions, job->prompt.count + job->tokens - (job->tokens > 0));
+    if (job->prompt.source_count > e->text_most)
+        return qkv_fail(e->ctx, QKV_ARGUMENT,
+                        "the source has %zu tokens, but the engine reads sources of at most %zu; shorten it, or make "
+                        "the engine with a larger `text`",
+                        job->prompt.source_count, e->text_most);
+    if (sources && qkv_page_count(sources->positions, job->prompt.source_count) > sources->count)
+        return qkv_fail(e->ctx, QKV_ARGUMENT,
+                        "a source of %zu tokens needs more than the %zu pages that sources have; shorten it, or give "
+                        "the engine more memory",
+                        job->prompt.source_count, sources->count);
     if (pages <= pool->count) return QKV_OK;
     return qkv_fail(e->ctx, QKV_ARGUMENT,
                     "a prompt of %zu tokens and %zu more need %zu pages, but the cache has %zu; ask for fewer tokens, "
@@ -205,21 +221,43 @@ static enum qkv_status job_answers(struct qkv_engine *e, struct qkv_engine_job *
     return QKV_OK;
 }
 
-/* A request without tokens to make, or whose prompt is left out, ends at once. */
-static enum qkv_status job_queue(struct qkv_engine *e, struct qkv_engine_job *job) {
-    const bool nothing = job->prompt.skipped || (!job->tokens && !job->request.prompt_probabilities);
-    const size_t answers = job->request.answers;
-    for (size_t i = 0; nothing && i < answers; i++) {
-        if (qkv_engine_tell(e, &job->answers[i])) continue;
-        while (i--) qkv_engine_untell(e);
+enum qkv_status qkv_engine_answer_text(struct qkv_engine *e, struct qkv_engine_job *job) {
+    job->answers = qkv_allocate(e->ctx, 1, sizeof *job->answers);
+    if (!job->answers) return QKV_MEMORY;
+    job->unended = 1;
+    job->answers[0] = (struct qkv_engine_answer){.job = job, .row = QKV_ENGINE_NO_ROW};
+    return QKV_OK;
+}
+
+/* Whether the model has nothing to do for a request. */
+static bool job_is_nothing(const struct qkv_engine_job *job) {
+    if (job->request.kind) return !job->text.count;
+    return job->prompt.skipped || (!job->tokens && !job->request.prompt_probabilities);
+}
+
+/* Tells the ends of answers that end at once. */
+static enum qkv_status job_tell_nothing(struct qkv_engine *e, struct qkv_engine_job *job) {
+    for (size_t i = 0; i < job->request.answers; i++) {
+        struct qkv_engine_told *told = qkv_engine_tell(e, &job->answers[i]);
+        const bool text = told && job->request.kind;
+        if (told && (!text || !qkv_engine_text_none(e, job, told))) continue;
+        for (i += told != NULL; i--;) qkv_engine_untell(e);
         return QKV_MEMORY;
     }
+    return QKV_OK;
+}
+
+/* A request without tokens to make, or whose prompt is left out, ends at once. */
+static enum qkv_status job_queue(struct qkv_engine *e, struct qkv_engine_job *job) {
+    const bool nothing = job_is_nothing(job);
+    const size_t answers = job->request.answers;
+    if (nothing && job_tell_nothing(e, job)) return QKV_MEMORY;
     job->id = ++e->next_id;
     e->state.waiting += answers;
     for (size_t i = 0; nothing && i < answers; i++) {
         struct qkv_engine_told *told = e->events[e->event_first + e->event_count - answers + i];
         told->event.request = job->id;
-        qkv_engine_end(e, &job->answers[i], QKV_FINISH_LENGTH, told);
+        qkv_engine_end(e, &job->answers[i], job->request.kind ? QKV_FINISH_READ : QKV_FINISH_LENGTH, told);
     }
     *e->jobs_end = job;
     e->jobs_end = &job->next;
@@ -227,9 +265,15 @@ static enum qkv_status job_queue(struct qkv_engine *e, struct qkv_engine_job *jo
 }
 
 static enum qkv_status job_make(struct qkv_engine *e, struct qkv_engine_job *job, const char *prompt, size_t size) {
+    if (job->request.kind) {
+        const enum qkv_status read = qkv_engine_text_read(e, job);
+        return read ? read : qkv_engine_answer_text(e, job);
+    }
     enum qkv_status status = request_check(e, &job->request, &job->options);
     job->options.context = e->context;
-    if (!status) status = qkv_prompt_read(e->model, prompt, size, &job->options, &job->prompt);
+    if (!status)
+        status = e->places ? qkv_prompt_read_source(e->model, prompt, size, &job->options, &job->prompt)
+                           : qkv_prompt_read(e->model, prompt, size, &job->options, &job->prompt);
     if (status) return status;
     job_limit(e, job);
     if (!job->prompt.skipped) status = request_fits(e, job);
@@ -244,6 +288,7 @@ enum qkv_status qkv_engine_submit(struct qkv_engine *e, const struct qkv_engine_
     QKV_NEED(qkv_call, id);
     struct qkv_engine_job *job = qkv_allocate(e->ctx, 1, sizeof *job);
     if (!job) return QKV_MEMORY;
+    job->place = QKV_ENGINE_NO_ROW;
     job->request = qkv_engine_request_defaults();
     job->options = qkv_generate_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(e->ctx, qkv_engine_request, &job->request, request);
@@ -251,6 +296,9 @@ enum qkv_status qkv_engine_submit(struct qkv_engine *e, const struct qkv_engine_
     if (!status && job->request.prompt_size && !job->request.prompt)
         status = qkv_fail(e->ctx, QKV_ARGUMENT, "qkv_engine_submit: prompt is NULL, but prompt_size is %zu",
                           job->request.prompt_size);
+    if (!status && job->request.second_size && !job->request.second)
+        status = qkv_fail(e->ctx, QKV_ARGUMENT, "qkv_engine_submit: second is NULL, but second_size is %zu",
+                          job->request.second_size);
     if (!status && job->request.bias_count && !job->request.biases)
         status = qkv_fail(e->ctx, QKV_ARGUMENT, "qkv_engine_submit: biases is NULL, but bias_count is %zu",
                           job->request.bias_count);

@@ -40,12 +40,14 @@ static bool pages_suffice(const struct qkv_engine *e, const struct qkv_engine_an
 
 /* Gives waiting answers rows, the oldest first; none overtakes one that waits for memory. */
 static void step_admit(struct qkv_engine *e) {
+    const size_t most = e->state.running ? e->step / 2 : e->step; /* of sources */
     for (struct qkv_engine_job *job = e->jobs; job && e->state.waiting; job = job->next)
         for (size_t i = 0; i < job->request.answers; i++) {
             struct qkv_engine_answer *a = &job->answers[i];
             const size_t row = free_row(e);
             if (row == e->row_count) return;
-            if (a->ended || a->row != QKV_ENGINE_NO_ROW || is_led(a)) continue;
+            if (job->request.kind || a->ended || a->row != QKV_ENGINE_NO_ROW || is_led(a)) continue;
+            if (!qkv_engine_source_enter(e, job, most)) return;
             qkv_engine_enter(e, a, row);
             qkv_engine_find(e, a);
             if (pages_suffice(e, a)) {
@@ -279,16 +281,17 @@ enum qkv_status qkv_engine_step(struct qkv_engine *e, bool *busy) {
     QKV_CALL(e ? e->ctx : NULL);
     QKV_NEED(qkv_call, e);
     const double started = qkv_clock();
-    size_t tokens, scored;
+    size_t tokens = 0, scored, sources, read = 0;
     enum qkv_status status = qkv_check_cancelled(e->ctx, "answering");
     if (status) return status;
     step_admit(e);
-    status = step_grow(e, &tokens, &scored);
-    if (!status && tokens) {
-        e->state.steps++;
-        status = step_tell(e);
-        step_adapt(e, tokens, qkv_clock() - started);
-    }
+    status = qkv_engine_sources_run(e, &sources);
+    if (!status && e->decoder) status = step_grow(e, &tokens, &scored);
+    if (!status && tokens) status = step_tell(e);
+    if (!status) status = qkv_engine_texts_run(e, tokens ? e->step / 2 : e->step, &read);
+    read += sources;
+    e->state.steps += tokens || read;
+    if (!status && tokens + read) step_adapt(e, tokens + read, qkv_clock() - started);
     qkv_engine_sweep(e);
     if (busy) *busy = e->jobs != NULL;
     return status;

@@ -6,22 +6,11 @@
 #include "base/math.h"
 #include "base/sized_options.h"
 #include "generate/line_batches.h"
+#include "generate/texts.h"
 #include "model/spec.h"
 #include "text/sequence.h"
 
-struct filler {
-    struct qkv_model *model;
-    const struct qkv_tokenizer *tokenizer;
-    struct qkv_long_rule rule;
-    int32_t mask, *ids;
-    struct qkv_mask_place *places; /* of the masks of the text */
-    /* masks: of the text. In the part that is read: its first mask, and the number of masks. */
-    size_t count, masks, first, read, top;
-    bool skipped;
-    struct qkv_filling *fillings; /* (masks,top) */
-};
-
-static enum qkv_status fill_check(struct filler *f) {
+enum qkv_status qkv_filler_check(struct qkv_filler *f) {
     struct qkv_context *ctx = qkv_model_context(f->model);
     const struct qkv_spec *spec = qkv_model_spec(f->model);
     if (spec->decoder.layers > 0)
@@ -47,14 +36,14 @@ static enum qkv_status fill_check(struct filler *f) {
     return QKV_OK;
 }
 
-static size_t fill_count(const struct filler *f) {
+static size_t fill_count(const struct qkv_filler *f) {
     size_t masks = 0;
     for (size_t t = 0; t < f->count; t++) masks += f->ids[t] == f->mask;
     return masks;
 }
 
 /* Cuts a text that is too long, or skips it. */
-static enum qkv_status fill_fit(struct filler *f) {
+static enum qkv_status fill_fit(struct qkv_filler *f) {
     struct qkv_context *ctx = qkv_model_context(f->model);
     const size_t count = f->count;
     const enum qkv_long_fate fate =
@@ -75,10 +64,10 @@ static enum qkv_status fill_fit(struct filler *f) {
     return QKV_OK;
 }
 
-static enum qkv_status fill_read(struct filler *f, const char *text) {
+enum qkv_status qkv_filler_read(struct qkv_filler *f, const char *text, size_t size) {
     struct qkv_context *ctx = qkv_model_context(f->model);
-    enum qkv_status status = qkv_masked_encode_places(ctx, f->tokenizer, text, strlen(text), f->mask, &f->ids,
-                                                      &f->count, &f->places, &f->masks);
+    enum qkv_status status =
+        qkv_masked_encode_places(ctx, f->tokenizer, text, size, f->mask, &f->ids, &f->count, &f->places, &f->masks);
     if (status) return status;
     for (size_t m = 0; m < f->masks; m++)
         while (f->places[m].begin < f->places[m].end && qkv_is_blank(text + f->places[m].begin, 1))
@@ -99,7 +88,7 @@ static int likelier_first(const void *a, const void *b) {
 }
 
 /* Ranks all tokens that the tokenizer knows, likeliest first; false if a score is not finite. */
-static bool fill_rank(const struct filler *f, const float *logits, struct qkv_filling *all) {
+static bool fill_rank(const struct qkv_filler *f, const float *logits, struct qkv_filling *all) {
     size_t V = (size_t)qkv_model_spec(f->model)->vocab, known = (size_t)qkv_tokenizer_vocab(f->tokenizer);
     double largest = -INFINITY, sum = 0;
     for (size_t v = 0; v < V; v++) {
@@ -113,35 +102,54 @@ static bool fill_rank(const struct filler *f, const float *logits, struct qkv_fi
     return true;
 }
 
-static enum qkv_status fill_all(struct filler *f) {
+enum qkv_status qkv_filler_take(struct qkv_filler *f) {
     struct qkv_context *ctx = qkv_model_context(f->model);
-    struct qkv_pass *pass = NULL;
-    size_t n, V = (size_t)qkv_model_spec(f->model)->vocab;
+    size_t n;
     if (!qkv_multiply(f->masks, f->top, &n)) return qkv_fail_memory(ctx, SIZE_MAX, "the fillings");
     f->fillings = qkv_allocate(ctx, n, sizeof *f->fillings);
-    struct qkv_filling *all = qkv_allocate(ctx, V, sizeof *all);
-    enum qkv_status status = f->fillings && all ? QKV_OK : QKV_MEMORY;
-    for (size_t i = 0; i < n && !status; i++) f->fillings[i] = (struct qkv_filling){.id = -1};
-    struct qkv_filling *to = status ? NULL : f->fillings + f->first * f->top;
+    if (!f->fillings) return QKV_MEMORY;
+    for (size_t i = 0; i < n; i++)
+        f->fillings[i] =
+            (struct qkv_filling){.id = -1, .begin = f->places[i / f->top].begin, .end = f->places[i / f->top].end};
+    return QKV_OK;
+}
+
+enum qkv_status qkv_filler_rank(struct qkv_filler *f, size_t index, const float *scores) {
+    struct qkv_context *ctx = qkv_model_context(f->model);
+    struct qkv_filling *to = f->fillings + (f->first + index) * f->top;
+    struct qkv_filling *all = qkv_allocate(ctx, (size_t)qkv_tokenizer_vocab(f->tokenizer), sizeof *all);
+    enum qkv_status status = all ? QKV_OK : QKV_MEMORY;
+    if (!status && !fill_rank(f, scores, all))
+        status = qkv_fail(ctx, QKV_NUMBER,
+                          "the scores are not finite: the model's weights are broken; use an earlier checkpoint");
+    for (size_t i = 0; i < f->top && !status; i++) {
+        to[i].id = all[i].id;
+        to[i].probability = all[i].probability;
+    }
+    free(all);
+    return status;
+}
+
+void qkv_filler_free(struct qkv_filler *f) {
+    qkv_free(f->ids);
+    free(f->places);
+    free(f->fillings);
+    *f = (struct qkv_filler){0};
+}
+
+static enum qkv_status fill_all(struct qkv_filler *f) {
+    struct qkv_pass *pass = NULL;
+    const size_t V = (size_t)qkv_model_spec(f->model)->vocab;
+    size_t index = 0;
+    enum qkv_status status = qkv_filler_take(f);
     if (!status)
         status =
             qkv_pass_create(f->model, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = f->count, .logits = true), &pass);
     if (!status) status = qkv_pass_forward(pass, &(struct qkv_batch){.B = 1, .T = f->count, .ids = f->ids});
     const float *logits = status ? NULL : qkv_pass_output(pass).data;
-    for (size_t t = 0; t < f->count && !status; t++) {
-        if (f->ids[t] != f->mask) continue;
-        if (!fill_rank(f, logits + t * V, all))
-            status = qkv_fail(ctx, QKV_NUMBER,
-                              "the scores are not finite: the model's weights are broken; use an earlier checkpoint");
-        memcpy(to, all, f->top * sizeof *to);
-        to += f->top;
-    }
-    for (size_t i = 0; i < n && !status; i++) {
-        f->fillings[i].begin = f->places[i / f->top].begin;
-        f->fillings[i].end = f->places[i / f->top].end;
-    }
+    for (size_t t = 0; t < f->count && !status; t++)
+        if (f->ids[t] == f->mask) status = qkv_filler_rank(f, index++, logits + t * V);
     qkv_pass_free(pass);
-    free(all);
     return status;
 }
 
@@ -157,20 +165,18 @@ enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, 
     *fillings = NULL;
     *masks = 0;
     if (status) return status;
-    struct filler f = {
+    struct qkv_filler f = {
         .model = model,
         .top = top,
         .rule = {.kind = own.long_lines, .most = (size_t)qkv_model_spec(model)->context, .found = own.long_count}};
-    status = fill_check(&f);
-    if (!status) status = fill_read(&f, text);
+    status = qkv_filler_check(&f);
+    if (!status) status = qkv_filler_read(&f, text, strlen(text));
     if (!status && !f.skipped) status = fill_all(&f);
-    qkv_free(f.ids);
-    free(f.places);
-    if (status) {
-        free(f.fillings);
-        return status;
+    if (!status && !f.skipped) {
+        *fillings = f.fillings;
+        *masks = f.masks;
+        f.fillings = NULL;
     }
-    *fillings = f.fillings;
-    *masks = f.skipped ? 0 : f.masks;
-    return QKV_OK;
+    qkv_filler_free(&f);
+    return status;
 }

@@ -41,11 +41,16 @@ struct qkv_prompt {
     int32_t *ids;                          /* free with qkv_free */
     size_t count;                          /* at least 1 */
     bool empty;                            /* the prompt has no text: what follows begins a text */
-    size_t found;                          /* its tokens before it was cut to the context; 0: it was not cut */
-    bool skipped;                          /* the prompt is too long, so nothing is made */
-    size_t begun, tokens;                  /* its tokens before any is made; the maximum number of new ones */
-    struct qkv_score_rules rules;          /* without ends */
-    int32_t ends[QKV_TOKEN_ENDS + 1];      /* the tokens that end the text */
+    bool trimmed;                          /* a space at the beginning of the first new token is no part of the text */
+    int32_t barred;                        /* a token that is never chosen; -1: none */
+    /* what the encoder reads, free with qkv_free; NULL: the model has none, so that the prompt is the source */
+    int32_t *source;
+    size_t source_count;
+    size_t found;                     /* its tokens before it was cut to the context; 0: it was not cut */
+    bool skipped;                     /* the prompt is too long, so nothing is made */
+    size_t begun, tokens;             /* its tokens before any is made; the maximum number of new ones */
+    struct qkv_score_rules rules;     /* without ends */
+    int32_t ends[QKV_TOKEN_ENDS + 1]; /* the tokens that end the text */
     size_t end_count;
     int32_t *once; /* the ids of the prompt, each once, if a rule needs them; free with qkv_free */
     size_t once_count;
@@ -64,7 +69,11 @@ size_t qkv_prompt_length(const struct qkv_model *model, const struct qkv_generat
  * options->long_prompt says. */
 enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size,
                                 const struct qkv_generate_options *options, struct qkv_prompt *prompt);
-/* The same as qkv_sample, by the rules of the prompt, and without the token for unknown text, which has no text. */
+/* Reads the source of an encoder-decoder: the text, or the options' ids. The prompt is the token that targets begin
+ * with. Options without ends get those of targets. */
+enum qkv_status qkv_prompt_read_source(struct qkv_model *model, const char *text, size_t size,
+                                       struct qkv_generate_options *options, struct qkv_prompt *prompt);
+/* The same as qkv_sample, by the rules of the prompt, and without the token that is barred. */
 enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prompt *prompt,
                                   const struct qkv_sampling *sampling, const float *logits, const int32_t *history,
                                   size_t history_count, uint64_t draw, int32_t *id);

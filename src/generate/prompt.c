@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "generate/generate.h"
+#include "generate/search.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
 #include "text/sequence.h"
@@ -51,17 +52,17 @@ enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_gener
 }
 
 /* Copies ids unchanged; the caller keeps the originals. */
-static enum qkv_status prompt_copy_ids(struct qkv_context *ctx, const struct qkv_generate_options *o,
-                                       struct qkv_prompt *p) {
+static enum qkv_status prompt_copy_ids(struct qkv_context *ctx, const struct qkv_generate_options *o, size_t vocab,
+                                       int32_t **ids, size_t *count) {
     for (size_t i = 0; i < o->id_count; i++)
-        if (o->ids[i] < 0 || (size_t)o->ids[i] >= p->vocab)
+        if (o->ids[i] < 0 || (size_t)o->ids[i] >= vocab)
             return qkv_fail(ctx, QKV_ARGUMENT, "id %zu of the prompt is %d, but the model's ids are 0 to %zu", i + 1,
-                            (int)o->ids[i], p->vocab - 1);
+                            (int)o->ids[i], vocab - 1);
     if (!o->id_count) return QKV_OK;
-    p->ids = qkv_allocate(ctx, o->id_count, sizeof *p->ids);
-    if (!p->ids) return QKV_MEMORY;
-    memcpy(p->ids, o->ids, o->id_count * sizeof *p->ids);
-    p->count = o->id_count;
+    *ids = qkv_allocate(ctx, o->id_count, sizeof **ids);
+    if (!*ids) return QKV_MEMORY;
+    memcpy(*ids, o->ids, o->id_count * sizeof **ids);
+    *count = o->id_count;
     return QKV_OK;
 }
 
@@ -79,17 +80,21 @@ static enum qkv_status prompt_begin(struct qkv_context *ctx, struct qkv_prompt *
 }
 
 static enum qkv_status prompt_fit(struct qkv_model *model, const struct qkv_generate_options *o, struct qkv_prompt *p) {
-    const struct qkv_long_rule rule = {.kind = o->long_prompt, .most = qkv_prompt_context(model, o)};
+    const bool source = p->source != NULL;
+    const struct qkv_tokenizer *tokenizer = source ? qkv_model_source_tokenizer(model) : p->tokenizer;
+    const struct qkv_long_rule rule = {.kind = o->long_prompt,
+                                       .most = source ? (size_t)model->spec.context : qkv_prompt_context(model, o)};
     struct qkv_sequence_frame frame = {0};
-    const size_t count = p->count;
-    if (!o->ids) frame = qkv_source_frame(p->tokenizer, false, false);
-    const enum qkv_long_fate fate = qkv_long_apply(&rule, frame, p->ids, &p->count);
+    size_t *found = source ? &p->source_count : &p->count;
+    const size_t count = *found;
+    if (!o->ids) frame = qkv_source_frame(tokenizer, false, source);
+    const enum qkv_long_fate fate = qkv_long_apply(&rule, frame, source ? p->source : p->ids, found);
     if (fate == QKV_FATE_REFUSED)
         return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
                         "the prompt has %zu tokens, but the %scontext holds %zu; shorten the prompt by %zu "
                         "tokens, or take a model with a longer context, or choose what becomes of a long prompt "
                         "(option long = keep-start or keep-end)",
-                        count, o->context ? "" : "model's ", rule.most, count - rule.most);
+                        count, o->context && !source ? "" : "model's ", rule.most, count - rule.most);
     p->found = count > rule.most ? count : 0;
     p->skipped = fate == QKV_FATE_SKIPPED;
     return QKV_OK;
@@ -112,14 +117,17 @@ static enum qkv_status prompt_rule(struct qkv_model *model, const struct qkv_gen
     for (size_t i = 0; i < o->end_count; i++) p->ends[p->end_count++] = o->ends[i];
     enum qkv_status status = qkv_rules_take(model, o->rules, &p->rules.tokens);
     if (status || p->rules.tokens.source_penalty == 1) return status;
-    p->once = qkv_allocate(ctx, p->count, sizeof *p->once);
+    struct qkv_token_list read = {p->ids, p->count};
+    if (p->source) read = (struct qkv_token_list){p->source, p->source_count};
+    p->once = qkv_allocate(ctx, read.count, sizeof *p->once);
     if (!p->once) return QKV_MEMORY;
-    p->once_count = qkv_ids_once((struct qkv_token_list){p->ids, p->count}, p->once);
+    p->once_count = qkv_ids_once(read, p->once);
     return QKV_OK;
 }
 
 void qkv_prompt_free(struct qkv_prompt *p) {
     qkv_free(p->ids);
+    qkv_free(p->source);
     qkv_free(p->once);
 }
 
@@ -132,10 +140,12 @@ enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_
     p->vocab = p->tokenizer ? (size_t)qkv_tokenizer_vocab(p->tokenizer) : vocab;
     if (p->vocab > vocab) p->vocab = vocab;
     p->empty = size == 0 && !o->id_count;
+    p->trimmed = p->empty && p->tokenizer && p->tokenizer->whole_words;
+    p->barred = p->tokenizer && p->vocab > 1 ? (int32_t)qkv_tokenizer_unknown(p->tokenizer) : -1;
     if (o->ids && size)
         return qkv_fail(ctx, QKV_ARGUMENT, "the prompt is given as a text and as ids; leave one of them out");
     enum qkv_status status =
-        o->ids ? prompt_copy_ids(ctx, o, p)
+        o->ids ? prompt_copy_ids(ctx, o, p->vocab, &p->ids, &p->count)
                : qkv_tokenizer_encode_sequence(ctx, p->tokenizer, size ? text : "", size, true, &p->ids, &p->count);
     if (!status && o->take_prompt) o->take_prompt(o->prompt_user, p->ids, p->count);
     if (!status && p->count == 0) status = prompt_begin(ctx, p);
@@ -143,9 +153,45 @@ enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_
     return status ? status : prompt_rule(model, o, p);
 }
 
+/* Sets the tokens that targets begin and end with, as a search has them. */
+static enum qkv_status prompt_target(struct qkv_model *model, struct qkv_generate_options *o, struct qkv_prompt *p) {
+    struct qkv_search_job job = {0};
+    enum qkv_status status = qkv_search_check_model(model, "generating");
+    if (!status) status = qkv_search_find_ids(model, &job);
+    if (status) return status;
+    p->tokenizer = qkv_model_tokenizer(model);
+    p->vocab = qkv_min(job.vocab, (size_t)model->spec.vocab);
+    p->empty = p->trimmed = true;
+    p->barred = job.ids.barred.count ? *job.ids.barred.ids : -1;
+    p->ids = qkv_allocate(qkv_model_context(model), 1, sizeof *p->ids);
+    if (!p->ids) return QKV_MEMORY;
+    *p->ids = job.ids.begin;
+    p->count = 1;
+    if (o->end_id >= 0 || o->end_count) return QKV_OK;
+    for (size_t i = 0; i < job.ids.ends.count && i < QKV_TOKEN_ENDS; i++) o->ends[o->end_count++] = job.ids.ends.ids[i];
+    return QKV_OK;
+}
+
+enum qkv_status qkv_prompt_read_source(struct qkv_model *model, const char *text, size_t size,
+                                       struct qkv_generate_options *o, struct qkv_prompt *p) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    enum qkv_status status = prompt_target(model, o, p);
+    if (status) return status;
+    if (o->ids && size)
+        return qkv_fail(ctx, QKV_ARGUMENT, "the prompt is given as a text and as ids; leave one of them out");
+    if (o->ids)
+        status = prompt_copy_ids(ctx, o, (size_t)model->spec.source_vocab, &p->source, &p->source_count);
+    else if (!qkv_is_blank(text, size))
+        status = qkv_source_encode(ctx, qkv_model_source_tokenizer(model), text, size, false, true, &p->source,
+                                   &p->source_count);
+    p->skipped = !p->source_count;
+    if (!status && p->source_count) status = prompt_fit(model, o, p);
+    return status ? status : prompt_rule(model, o, p);
+}
+
 const char *qkv_prompt_token(const struct qkv_prompt *p, int32_t id, bool first, size_t *size) {
     const char *text = p->tokenizer ? qkv_tokenizer_token(p->tokenizer, id, size) : NULL;
-    const bool space = text && first && p->empty && p->tokenizer->whole_words && *size > 1 && *text == ' ';
+    const bool space = text && first && p->trimmed && *size > 1 && *text == ' ';
     *size -= space;
     return text ? text + space : NULL;
 }

@@ -262,18 +262,18 @@ enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *s
 enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prompt *p,
                                   const struct qkv_sampling *sampling, const float *logits, const int32_t *history,
                                   size_t history_count, uint64_t draw, int32_t *id) {
-    const int32_t unknown = p->tokenizer && p->vocab > 1 ? (int32_t)qkv_tokenizer_unknown(p->tokenizer) : -1;
     struct qkv_score_rules rules = p->rules;
     rules.ends = (struct qkv_token_list){p->ends, p->end_count};
     const struct qkv_score_text text = {.ids = history,
                                         .count = history_count,
                                         .prompt = p->begun,
                                         .max_tokens = p->tokens,
-                                        .source = {history, p->begun},
+                                        .source = p->source ? (struct qkv_token_list){p->source, p->source_count}
+                                                            : (struct qkv_token_list){history, p->begun},
                                         .source_once = {p->once, p->once_count}};
     const struct qkv_sample_call call = {.sampling = sampling,
                                          .rules = &rules,
-                                         .barred = {&unknown, 1},
+                                         .barred = {&p->barred, 1},
                                          .text = &text,
                                          .logits = logits,
                                          .vocab = p->vocab,

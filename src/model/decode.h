@@ -46,6 +46,11 @@ struct qkv_encoded {
     struct qkv_page_pool *pool;
     struct qkv_page_list *lists; /* (B): as long as the sources are */
     const int32_t **tables;      /* (B): their pages */
+    /* of a batch whose sources come and go (encoder_places.c): the maximum that is encoded at once; the lengths and
+     * pages of those that are encoded */
+    size_t sources, rows_most;
+    int32_t *lengths_now;
+    const int32_t **tables_now;
 };
 /* An encoded batch that is still empty, for ids or for features, of an encoder, or of a decoder alone. NULL: failed,
  * the context has the message. */
@@ -57,6 +62,54 @@ enum qkv_status qkv_encoded_measure(struct qkv_model *model, size_t B, size_t T,
 /* The same as qkv_encode, in place of the batch that was encoded before. */
 enum qkv_status qkv_encoded_begin(struct qkv_encoded *encoded, const int32_t *ids, const int32_t *lengths, size_t B,
                                   size_t T);
+
+/* The stack that encodes: the encoder, or a decoder alone. */
+struct qkv_stack *qkv_encoded_stack(struct qkv_model *model);
+/* An empty batch of a model that may be planned; NULL: no memory. */
+struct qkv_encoded *qkv_encoded_make(struct qkv_model *model);
+/* Makes the pool for the keys and values of cross attention, if there is any. */
+enum qkv_status qkv_encoded_own_pool(struct qkv_encoded *encoded);
+/* Sources that are encoded together. */
+struct qkv_pass_side;
+struct qkv_encoder_batch {
+    size_t B, T, rows;                  /* rows: all positions within the lengths */
+    bool ragged;                        /* sources may be shorter than T */
+    bool packed;                        /* ids and output have no padding: (rows), (rows,C) */
+    const struct qkv_pass_side *source; /* its ids, or features */
+    const int32_t *lengths;             /* (B) */
+    const int32_t *const *tables;       /* (B): the pages of cross attention; NULL: it is not computed */
+    float *output;                      /* NULL: it is not wanted */
+};
+/* Runs the encoder in the memory that was planned, or plans it. */
+enum qkv_status qkv_encoder_run(struct qkv_encoded *encoded, const struct qkv_encoder_batch *batch);
+
+/* ---- encoder_places.c -------------------------------------------------------------------------------------------- */
+
+/* An encoded batch whose sources come and go: each has a place, and pages for its keys and values. */
+struct qkv_encoded_room {
+    size_t places, pages; /* sources that are there at once, 0: none; their pages, 0: as many as all places need */
+    size_t T;             /* positions of the longest */
+    size_t sources, rows; /* the maximum that is encoded at once: sequences, and the positions of all of them */
+};
+/* Begins such a batch with all places empty. */
+enum qkv_status qkv_encoded_open(struct qkv_encoded *encoded, const struct qkv_encoded_room *room);
+/* The bytes that it takes, and growing `targets` (NULL: none) that read its sources; the field `encoded` of targets is
+ * not read. The model may be planned. */
+enum qkv_status qkv_encoded_room_measure(struct qkv_model *model, const struct qkv_encoded_room *room,
+                                         const struct qkv_decoder_options *targets, size_t *bytes);
+/* Gives an empty place the pages of a source of so many positions; QKV_FULL: there are not enough. */
+enum qkv_status qkv_encoded_take(struct qkv_encoded *encoded, size_t place, size_t length);
+void qkv_encoded_drop(struct qkv_encoded *encoded, size_t place);
+/* Texts without padding, one after the other. */
+struct qkv_packed_texts {
+    const int32_t *ids, *lengths; /* (rows), (count) */
+    size_t count;
+};
+/* Encodes sources into their places, which have taken pages for them. */
+enum qkv_status qkv_encoded_put(struct qkv_encoded *encoded, const struct qkv_packed_texts *texts,
+                                const size_t *places);
+/* Encodes texts: encoded->output is then (rows,C). The places stay as they are. */
+enum qkv_status qkv_encoded_pack(struct qkv_encoded *encoded, const struct qkv_packed_texts *texts);
 
 /* ---- decoder*.c -------------------------------------------------------------------------------------------------- */
 

@@ -8,15 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The stack that encodes: the encoder, or a decoder alone. */
-static struct qkv_stack *encoded_stack(struct qkv_model *m) {
+struct qkv_stack *qkv_encoded_stack(struct qkv_model *m) {
     return m->encoder.spec ? &m->encoder : &m->decoder;
 }
 
 static enum qkv_status take_kept(struct qkv_encoded *e) {
     struct qkv_model *m = e->model;
     size_t rows = e->B * e->T;
-    const size_t width = (size_t)qkv_stack_width(&m->spec, encoded_stack(m)->spec);
+    const size_t width = (size_t)qkv_stack_width(&m->spec, qkv_encoded_stack(m)->spec);
     e->output = qkv_arena_take(&e->kept, rows * width, sizeof(float));
     e->lengths = qkv_arena_take(&e->kept, e->B, sizeof(int32_t));
     if (!e->output || !e->lengths) return QKV_MEMORY;
@@ -44,47 +43,47 @@ static enum qkv_status encoder_take_pages(struct qkv_encoded *e) {
 
 /* The length of each row's source, if rotations depend on it; else NULL. */
 static const int32_t *encoder_turn_lengths(const struct qkv_encoded *e, struct qkv_tape *tape,
-                                           const struct qkv_rows *rows) {
-    if (!qkv_stack_by_length(encoded_stack(e->model))) return NULL;
+                                           const struct qkv_rows *rows, const int32_t *values) {
+    if (!qkv_stack_by_length(qkv_encoded_stack(e->model))) return NULL;
     int32_t *lengths = qkv_tape_take(tape, rows->N, sizeof *lengths);
-    const bool failed =
-        !lengths || qkv_tape_failed(tape, QKV_STEP(tape->ctx, repeat, .out = lengths, .values = e->lengths,
-                                                   .start = rows->start, .B = e->B));
+    const bool failed = !lengths || qkv_tape_failed(tape, QKV_STEP(tape->ctx, repeat, .out = lengths, .values = values,
+                                                                   .start = rows->start, .B = rows->B));
     return failed ? NULL : lengths;
 }
 
 static struct qkv_tensor *run_stack(struct qkv_encoded *e, struct qkv_tape *tape, const struct qkv_rows *rows,
-                                    const struct qkv_pass_side *source) {
+                                    const struct qkv_encoder_batch *b) {
     struct qkv_model *m = e->model;
-    struct qkv_stack *stack = encoded_stack(m);
+    struct qkv_stack *stack = qkv_encoded_stack(m);
     const bool tokens = qkv_stack_reads_tokens(stack->spec);
-    const struct qkv_forward_attention self = {.given.mask = {.B = e->B, .Tq = e->T, .Tk = e->T, .lengths = e->lengths},
+    const struct qkv_forward_attention self = {.given.mask = {.B = b->B, .Tq = b->T, .Tk = b->T, .lengths = b->lengths},
                                                .keys = rows};
     const struct qkv_forward_batch batch = {.rows = rows,
                                             .positions = rows->position,
-                                            .turn_lengths = encoder_turn_lengths(e, tape, rows),
+                                            .turn_lengths = encoder_turn_lengths(e, tape, rows, b->lengths),
                                             .inputs =
-                                                tokens ? NULL : qkv_pass_features(tape, NULL, stack, source, rows),
+                                                tokens ? NULL : qkv_pass_features(tape, NULL, stack, b->source, rows),
                                             .self = &self};
     struct qkv_forward_args args = qkv_forward_begin(tape, &m->spec, stack, &batch);
     if (tape->status) return NULL;
-    return qkv_stack_forward(&args, tokens ? qkv_rows_pack(tape, rows, source->ids)
-                                           : qkv_sequence_positions(tape, 1, rows->N, 0));
+    return qkv_stack_forward(&args, !tokens     ? qkv_sequence_positions(tape, 1, rows->N, 0)
+                                    : b->packed ? b->source->ids
+                                                : qkv_rows_pack(tape, rows, b->source->ids));
 }
 
 /* Writes the keys and values of the encoder's output x, of all decoder layers, to the pages of its sources. */
 static void encoder_fill_pages(struct qkv_encoded *e, struct qkv_tape *tape, const struct qkv_rows *rows,
-                               struct qkv_tensor *x) {
+                               const struct qkv_encoder_batch *b, struct qkv_tensor *x) {
     struct qkv_stack *decoder = &e->model->decoder;
     const struct qkv_page_pool *pool = e->pool;
     const struct qkv_forward_pages pages = {
-        .table = {.lists = e->tables, .positions = pool->positions, .count = pool->count},
-        .sequences = e->B,
-        .pasts = e->lengths};
+        .table = {.lists = b->tables, .positions = pool->positions, .count = pool->count},
+        .sequences = b->B,
+        .pasts = b->lengths};
     const struct qkv_forward_attention sources = {
-        .given.mask = {.B = e->B, .Tk = e->T}, .keys = rows, .pages = &pages}; /* no queries */
+        .given.mask = {.B = b->B, .Tk = b->T}, .keys = rows, .pages = &pages}; /* no queries */
     struct qkv_forward_args f =
-        qkv_forward_begin(tape, &e->model->spec, decoder, &(struct qkv_forward_batch){.B = e->B});
+        qkv_forward_begin(tape, &e->model->spec, decoder, &(struct qkv_forward_batch){.B = b->B});
     qkv_forward_cross(&f, &sources);
     f.memory = x;
     f.memory_cache = pool->attention;
@@ -95,26 +94,31 @@ static void encoder_fill_pages(struct qkv_encoded *e, struct qkv_tape *tape, con
     }
 }
 
-/* Runs the encoder, or plans it. ragged: sources may be shorter than T. */
-static enum qkv_status encoder_run(struct qkv_encoded *e, const struct qkv_pass_side *source, bool ragged) {
+static enum qkv_status encoder_give_output(struct qkv_encoded *e, struct qkv_tape *tape, const struct qkv_rows *rows,
+                                           const struct qkv_encoder_batch *b, struct qkv_tensor *x) {
+    const size_t mark = qkv_arena_mark(&e->arena);
+    const bool spread = rows->ragged && !b->packed;
+    const struct qkv_tensor *whole = spread ? qkv_op_scatter(tape, x, rows->place, b->B * b->T) : x;
+    if (!whole) return tape->status;
+    const size_t bytes = whole->rows * whole->columns * sizeof(float);
+    qkv_tape_failed(tape, QKV_STEP(e->model->ctx, copy, .to = b->output, .from = whole->data, .bytes = bytes));
+    qkv_arena_release(&e->arena, mark);
+    return tape->status;
+}
+
+enum qkv_status qkv_encoder_run(struct qkv_encoded *e, const struct qkv_encoder_batch *b) {
     struct qkv_model *m = e->model;
     struct qkv_tape tape;
     qkv_arena_release(&e->arena, 0);
     qkv_arena_release(&e->graph_arena, 0);
     qkv_model_tape(m, &tape, &e->arena, &e->graph_arena, false);
-    const struct qkv_rows shape = {.N = e->rows, .B = e->B, .T = e->T, .ragged = ragged};
-    const struct qkv_rows *rows = qkv_rows_make(&tape, &shape, e->lengths, NULL);
-    struct qkv_tensor *x = rows ? run_stack(e, &tape, rows, source) : NULL;
+    const struct qkv_rows shape = {.N = b->rows, .B = b->B, .T = b->T, .ragged = b->ragged};
+    const struct qkv_rows *rows = qkv_rows_make(&tape, &shape, b->lengths, NULL);
+    struct qkv_tensor *x = rows ? run_stack(e, &tape, rows, b) : NULL;
     if (!x) return tape.status;
-    if (e->pool) qkv_tape_form(&tape, tape.product, x); /* all layers of the decoder read it */
-    const size_t mark = qkv_arena_mark(&e->arena);
-    const struct qkv_tensor *whole = rows->ragged ? qkv_op_scatter(&tape, x, rows->place, e->B * e->T) : x;
-    if (!whole) return tape.status;
-    const size_t bytes = whole->rows * whole->columns * sizeof(float);
-    if (qkv_tape_failed(&tape, QKV_STEP(m->ctx, copy, .to = e->output, .from = whole->data, .bytes = bytes)))
-        return tape.status;
-    qkv_arena_release(&e->arena, mark);
-    if (e->pool) encoder_fill_pages(e, &tape, rows, x);
+    if (b->tables) qkv_tape_form(&tape, tape.product, x); /* all layers of the decoder read it */
+    if (b->output && encoder_give_output(e, &tape, rows, b, x)) return tape.status;
+    if (b->tables) encoder_fill_pages(e, &tape, rows, b, x);
     return tape.status;
 }
 
@@ -128,8 +132,16 @@ struct encoder_plan {
 /* The plan is for ragged sources, and for ids where the stack reads them. */
 static enum qkv_status plan_run(void *encoded) {
     static const int32_t none[1];
-    const struct qkv_encoded *e = encoded;
-    return encoder_run(encoded, &(struct qkv_pass_side){.B = e->B, .T = e->T, .ids = none}, true);
+    struct qkv_encoded *e = encoded;
+    const struct qkv_encoder_batch b = {.B = e->B,
+                                        .T = e->T,
+                                        .rows = e->rows,
+                                        .ragged = true,
+                                        .source = &(struct qkv_pass_side){.ids = none},
+                                        .lengths = e->lengths,
+                                        .tables = e->pool ? e->tables : NULL,
+                                        .output = e->output};
+    return qkv_encoder_run(e, &b);
 }
 
 /* Plans the memory that decoding reads, and inside that plan the memory of a run. */
@@ -142,7 +154,8 @@ static enum qkv_status plan_kept(void *argument) {
 
 static enum qkv_status encoder_check(struct qkv_model *m, struct qkv_pass_side *source) {
     const int32_t *lengths = source->lengths;
-    size_t context = (size_t)qkv_stack_context(&m->spec, encoded_stack(m)->spec), rows, B = source->B, T = source->T;
+    size_t context = (size_t)qkv_stack_context(&m->spec, qkv_encoded_stack(m)->spec), rows, B = source->B,
+           T = source->T;
     if ((!source->ids && !source->features) || B < 1 || T < 1)
         return qkv_fail(m->ctx, QKV_ARGUMENT, "a batch of %zu rows of %zu positions has nothing to encode", B, T);
     if (T > context)
@@ -154,12 +167,12 @@ static enum qkv_status encoder_check(struct qkv_model *m, struct qkv_pass_side *
         if (lengths[b] < 0 || (size_t)lengths[b] > T)
             return qkv_fail(m->ctx, QKV_ARGUMENT, "the length of source %zu is %d, but a row has 0 to %zu positions", b,
                             lengths[b], T);
-    return source->features ? qkv_pass_check_features(m->ctx, encoded_stack(m), source) : QKV_OK;
+    return source->features ? qkv_pass_check_features(m->ctx, qkv_encoded_stack(m), source) : QKV_OK;
 }
 
 /* ---- the interface ----------------------------------------------------------------------------------------------- */
 
-static struct qkv_encoded *encoder_make(struct qkv_model *m) {
+struct qkv_encoded *qkv_encoded_make(struct qkv_model *m) {
     if (qkv_model_prepare(m, false)) return NULL;
     struct qkv_encoded *e = qkv_allocate(m->ctx, 1, sizeof *e);
     if (!e) return NULL;
@@ -172,8 +185,7 @@ static struct qkv_encoded *encoder_make(struct qkv_model *m) {
     return NULL;
 }
 
-/* Makes the pool for the keys and values of cross attention, if there is any. */
-static enum qkv_status encoder_own_pool(struct qkv_encoded *e) {
+enum qkv_status qkv_encoded_own_pool(struct qkv_encoded *e) {
     struct qkv_model *m = e->model;
     struct qkv_page_types types;
     if (e->pool || !m->decoder.spec || !m->encoder.spec) return QKV_OK;
@@ -182,23 +194,23 @@ static enum qkv_status encoder_own_pool(struct qkv_encoded *e) {
 }
 
 struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m, bool features) {
-    const struct qkv_stack_spec *stack = encoded_stack(m)->spec;
+    const struct qkv_stack_spec *stack = qkv_encoded_stack(m)->spec;
     if (!features && !qkv_stack_reads_tokens(stack)) {
         qkv_fail(m->ctx, QKV_ARGUMENT, "this model's encoder reads %s, not text; give features (qkv_encode_features)",
                  qkv_input_text(stack->embed.input.kind));
         return NULL;
     }
-    return qkv_model_check_weights(m) ? NULL : encoder_make(m);
+    return qkv_model_check_weights(m) ? NULL : qkv_encoded_make(m);
 }
 
 enum qkv_status qkv_encoded_measure(struct qkv_model *m, size_t B, size_t T, const struct qkv_decoder_options *targets,
                                     size_t *bytes) {
     size_t kept_bytes = 0, step_bytes = 0, pool_bytes = 0, target_bytes = 0;
-    struct qkv_encoded *e = encoder_make(m);
+    struct qkv_encoded *e = qkv_encoded_make(m);
     struct encoder_plan plan = {e, &step_bytes};
     if (!e) return QKV_MEMORY;
     e->B = B, e->T = T, e->rows = B * T;
-    enum qkv_status status = encoder_own_pool(e);
+    enum qkv_status status = qkv_encoded_own_pool(e);
     if (!status) status = qkv_plan(m->ctx, &e->kept, "encoded sources", plan_kept, &plan, &kept_bytes);
     const struct qkv_page_shape shape = {.length = T, .sequences = B};
     if (!status && e->pool) status = qkv_page_pool_measure(e->pool, &shape, &pool_bytes);
@@ -222,7 +234,7 @@ static enum qkv_status encoder_begin(struct qkv_encoded *e, struct qkv_pass_side
     struct encoder_plan plan = {e, &step_bytes};
     enum qkv_status status = encoder_check(e->model, source);
     if (!status) status = qkv_model_ready(e->model);
-    if (!status) status = encoder_own_pool(e);
+    if (!status) status = qkv_encoded_own_pool(e);
     if (status) return status;
     e->B = B;
     e->T = T;
@@ -233,7 +245,15 @@ static enum qkv_status encoder_begin(struct qkv_encoded *e, struct qkv_pass_side
     if (!status) status = take_kept(e);
     for (size_t b = 0; !status && b < B; b++) e->lengths[b] = lengths ? lengths[b] : (int32_t)T;
     if (!status && e->pool) status = encoder_take_pages(e);
-    if (!status) status = encoder_run(e, source, e->rows < B * T);
+    const struct qkv_encoder_batch batch = {.B = B,
+                                            .T = T,
+                                            .rows = e->rows,
+                                            .ragged = e->rows < B * T,
+                                            .source = source,
+                                            .lengths = e->lengths,
+                                            .tables = e->pool ? e->tables : NULL,
+                                            .output = e->output};
+    if (!status) status = qkv_encoder_run(e, &batch);
     if (status) e->B = 0;
     return status;
 }
@@ -291,7 +311,7 @@ void qkv_encoded_free(struct qkv_encoded *e) {
 
 struct qkv_array qkv_encoded_output(const struct qkv_encoded *e) {
     if (!e) return (struct qkv_array){0};
-    const struct qkv_stack_spec *stack = encoded_stack(e->model)->spec;
+    const struct qkv_stack_spec *stack = qkv_encoded_stack(e->model)->spec;
     struct qkv_array array = {.name = "hidden",
                               .dtype = QKV_F32,
                               .rank = 3,
