@@ -47,6 +47,12 @@ bool cli_api_take(const struct cli_api *api, struct cli_api_request *r, const st
     const bool wanted = r->ask.log_probabilities && event->token.id >= 0;
     if (event->size && !take_text(c, event->text, event->size)) return false;
     if (wanted && !take_token(c, event)) return false;
+    if (event->vector) {
+        c->vector = malloc((event->vector_count + 1) * sizeof *c->vector);
+        if (!c->vector) return false;
+        memcpy(c->vector, event->vector, event->vector_count * sizeof *c->vector);
+        c->width = event->vector_count;
+    }
     if (event->finish == QKV_FINISH_NONE) return true;
     c->finish = event->finish;
     c->content_size = c->size;
@@ -253,6 +259,10 @@ void cli_api_put_counts(const struct cli_api_request *r, struct qkv_json *out) {
 
 void cli_api_put_answer(const struct cli_api *api, const struct cli_api_request *r, uint64_t number, int64_t created,
                         struct qkv_json *out) {
+    if (r->put) {
+        r->put(api, r, number, created, out);
+        return;
+    }
     cli_api_put_head(api, r, false, number, created, out);
     qkv_json_key(out, "choices");
     qkv_json_begin(out, '[');

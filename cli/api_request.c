@@ -8,23 +8,23 @@ enum { PROMPTS_MAX = 1024, CHOICES_MAX = 1024 };
 
 /* ---- prompts of completions -------------------------------------------------------------------------------------- */
 
-static bool prompt_ids(const json_t *list, struct cli_api_prompt *p, struct cli_api_error *error) {
+static bool prompt_ids(const json_t *list, const char *key, struct cli_api_prompt *p, struct cli_api_error *error) {
     p->count = json_array_size(list);
     p->ids = calloc(p->count + 1, sizeof *p->ids);
     if (!p->ids) return cli_api_refuse(error, "", "out of memory");
     for (size_t i = 0; i < p->count; i++) {
         const json_t *id = json_array_get(list, i);
         if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX)
-            return cli_api_refuse(error, "prompt", "item %zu of prompt is no token id", i);
+            return cli_api_refuse(error, key, "item %zu of %s is no token id", i, key);
         p->ids[i] = (int32_t)json_integer_value(id);
     }
-    return p->count || cli_api_refuse(error, "prompt", "a prompt of token ids is empty");
+    return p->count || cli_api_refuse(error, key, "an item of %s has no token id", key);
 }
 
-static bool prompt_one(const json_t *value, struct cli_api_prompt *p, struct cli_api_error *error) {
-    if (json_is_array(value)) return prompt_ids(value, p, error);
+static bool prompt_one(const json_t *value, const char *key, struct cli_api_prompt *p, struct cli_api_error *error) {
+    if (json_is_array(value)) return prompt_ids(value, key, p, error);
     if (!json_is_string(value))
-        return cli_api_refuse(error, "prompt", "prompt must be a text, token ids, or a list of these");
+        return cli_api_refuse(error, key, "%s must be a text, token ids, or a list of these", key);
     p->size = json_string_length(value);
     p->text = malloc(p->size + 1);
     if (!p->text) return cli_api_refuse(error, "", "out of memory");
@@ -32,23 +32,22 @@ static bool prompt_one(const json_t *value, struct cli_api_prompt *p, struct cli
     return true;
 }
 
-static bool prompts_read(struct cli_api_request *r, struct cli_api_error *error) {
-    const json_t *prompt = json_object_get(r->body, "prompt");
+bool cli_api_read_prompts(struct cli_api_request *r, const char *key, struct cli_api_error *error) {
+    const json_t *prompt = json_object_get(r->body, key);
     const json_t *first = json_array_get(prompt, 0);
-    const bool several = json_is_array(prompt) && !json_is_integer(first);
-    const size_t count = several ? json_array_size(prompt) : 1;
-    if (!prompt) return cli_api_refuse(error, "prompt", "the request has no prompt");
+    const size_t count = json_is_array(prompt) && !json_is_integer(first) ? json_array_size(prompt) : 1;
+    r->list = json_is_array(prompt) && !json_is_integer(first);
+    r->field = key;
+    if (!prompt) return cli_api_refuse(error, key, "the request has no %s", key);
     if (!count || count > PROMPTS_MAX)
-        return cli_api_refuse(error, "prompt", "prompt has %zu items; a request has 1 to %d", count, PROMPTS_MAX);
+        return cli_api_refuse(error, key, "%s has %zu items; a request has 1 to %d", key, count, PROMPTS_MAX);
     r->prompts = calloc(count, sizeof *r->prompts);
     if (!r->prompts) return cli_api_refuse(error, "", "out of memory");
-    for (; r->prompt_count < count; r->prompt_count++)
-        if (!prompt_one(several ? json_array_get(prompt, r->prompt_count) : prompt, &r->prompts[r->prompt_count],
-                        error)) {
-            r->prompt_count++;
-            return false;
-        }
-    return true;
+    bool fine = true;
+    for (; fine && r->prompt_count < count; r->prompt_count++)
+        fine = prompt_one(r->list ? json_array_get(prompt, r->prompt_count) : prompt, key,
+                          &r->prompts[r->prompt_count], error);
+    return fine;
 }
 
 /* ---- chats ------------------------------------------------------------------------------------------------------- */
@@ -190,6 +189,24 @@ static bool chat_read(const struct cli_api *api, struct cli_api_request *r, stru
     return read;
 }
 
+/* A model that translates, and has no template, reads the latest message. */
+static bool chat_source(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
+    const json_t *messages = json_object_get(r->body, "messages");
+    if (!chat_check(messages, error)) return false;
+    json_t *own = chat_messages(api, messages, error);
+    const json_t *text = json_object_get(json_array_get(own, json_array_size(own) - 1), "content");
+    r->prompts = calloc(1, sizeof *r->prompts);
+    if (r->prompts && json_is_string(text)) {
+        r->prompt_count = 1;
+        r->prompts->text = strdup(json_string_value(text));
+        r->prompts->size = json_string_length(text);
+    }
+    const bool fine = own && r->prompt_count && r->prompts->text && !json_array_size(json_object_get(r->body, "tools"));
+    if (own && !fine) cli_api_refuse(error, "messages", "the latest message must have a text, and there are no tools");
+    json_decref(own);
+    return fine;
+}
+
 /* Encodes the prompts that are texts, so that the engine need not. What an engine does with an empty text, and the
  * rules for sources, stay with it. */
 static bool prompts_encode(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
@@ -217,7 +234,13 @@ bool cli_api_read(const struct cli_api *api, const json_t *body, bool chat, uint
     r->ask = qkv_engine_request_defaults();
     r->options.sampling.seed = seed;
     if (!cli_api_read_fields(api, r, error)) return false;
-    if (!(chat ? chat_read(api, r, error) : prompts_read(r, error) && prompts_encode(api, r, error))) return false;
+    const bool source = qkv_spec_topology(qkv_model_spec(api->model)) == QKV_ENCODER_DECODER;
+    const bool read = chat ? (source && api->style.plain ? chat_source : chat_read)(api, r, error)
+                           : cli_api_read_prompts(r, "prompt", error) && (source || prompts_encode(api, r, error));
+    return read && cli_api_read_end(r, error);
+}
+
+bool cli_api_read_end(struct cli_api_request *r, struct cli_api_error *error) {
     if (r->prompt_count * r->ask.answers > CHOICES_MAX)
         return cli_api_refuse(error, "n", "%zu prompts with %zu answers each are more than %d", r->prompt_count,
                               r->ask.answers, CHOICES_MAX);
@@ -237,9 +260,11 @@ bool cli_api_submit(const struct cli_api *api, struct cli_api_request *r, struct
         ask.options = &options;
         ask.prompt = p->ids ? NULL : p->text;
         ask.prompt_size = p->ids ? 0 : p->size;
+        ask.second = r->second;
+        ask.second_size = r->second ? strlen(r->second) : 0;
         if (!qkv_engine_submit(api->engine, &ask, &p->engine_id)) continue;
         while (i--) qkv_engine_cancel(api->engine, r->prompts[i].engine_id);
-        return cli_api_refuse(error, r->chat ? "messages" : "prompt", "%s", cli_message(api->ctx));
+        return cli_api_refuse(error, r->chat ? "messages" : r->field, "%s", cli_message(api->ctx));
     }
     return true;
 }
@@ -253,6 +278,7 @@ void cli_api_close(struct cli_api_request *r) {
         free(r->choices[i].text);
         free(r->choices[i].tokens);
         json_decref(r->choices[i].calls);
+        free(r->choices[i].vector);
     }
     for (size_t i = 0; i < r->stop_count; i++) free(r->owned[i]);
     free(r->prompts);
@@ -260,5 +286,6 @@ void cli_api_close(struct cli_api_request *r) {
     free(r->biases);
     free(r->stops);
     free(r->owned);
+    free(r->second);
     *r = (struct cli_api_request){0};
 }

@@ -42,6 +42,7 @@ struct cli_api_values {
 extern const struct cli_api_values cli_api_no_values;
 
 enum { CLI_API_TOP = 20 }; /* likeliest tokens that a request can ask for */
+struct cli_api_request;
 /* One choice of an answer. */
 struct cli_api_choice {
     char *text;
@@ -59,9 +60,17 @@ struct cli_api_choice {
     /* what a stream has told of it */
     size_t told, told_tokens;
     bool begun, ended;
+    float *vector; /* of a text: its embedding, or the probabilities of its classes */
+    size_t width;
 };
+/* Writes the answer of a kind of request, an object. */
+typedef void cli_api_put(const struct cli_api *api, const struct cli_api_request *request, uint64_t number,
+                         int64_t created, struct qkv_json *out);
 struct cli_api_request {
-    bool chat;       /* else a completion */
+    cli_api_put *put; /* NULL: cli_api_put_answer */
+    const char *field; /* of its prompts */
+    bool chat;         /* else a completion */
+    bool list, encodes64; /* the body has a list of texts; vectors are written as base64 */
     bool uses_tools; /* calls of tools are looked for */
     struct cli_api_values values;
     bool streams, tells_usage;
@@ -81,6 +90,7 @@ struct cli_api_request {
         uint64_t engine_id; /* 0: not submitted yet */
     } * prompts;
     size_t prompt_count;
+    char *second; /* of pairs */
     struct cli_api_choice *choices; /* (prompts, n) */
     size_t choice_count, open;      /* open: choices that have not ended */
     size_t prompt_tokens, cached_tokens, tokens;
@@ -94,6 +104,14 @@ bool cli_api_read_fields(const struct cli_api *api, struct cli_api_request *requ
 /* Reads a body. `seed`: where the request has none. False: *error; close the request in both cases. */
 bool cli_api_read(const struct cli_api *api, const json_t *body, bool chat, uint64_t seed,
                   struct cli_api_request *request, struct cli_api_error *error);
+/* The same for texts whose vector, class or translation is wanted (api_texts.c). */
+typedef bool cli_api_read_texts(const struct cli_api *api, const json_t *body, struct cli_api_request *request,
+                                struct cli_api_error *error);
+cli_api_read_texts cli_api_read_embedding, cli_api_read_class, cli_api_read_translation;
+/* Reads the prompts of the field `key`: a text, token ids, or a list of these. */
+bool cli_api_read_prompts(struct cli_api_request *request, const char *key, struct cli_api_error *error);
+/* Ends the reading of a request whose prompts are known. */
+bool cli_api_read_end(struct cli_api_request *request, struct cli_api_error *error);
 /* Renders the talk of a chat, and encodes it; *text is freed with qkv_rendered_free, *ids with free. */
 bool cli_api_render(const struct cli_api *api, struct cli_api_request *request, struct qkv_rendered *text, int32_t **ids,
                     size_t *count, struct cli_api_error *error);

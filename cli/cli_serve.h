@@ -98,7 +98,7 @@ struct cli_server {
     char **keys;
     size_t key_count;
     void *daemon; /* libmicrohttpd's */
-    int port;
+    int socket, port;
     pthread_mutex_t lock; /* of all below, and of the calls on lists */
     pthread_cond_t to_read, to_run, idle;
     struct cli_calls read, run; /* what waits for the reader, and for the engine */
@@ -119,7 +119,8 @@ struct cli_server {
 
 /* ---- the network (serve_http.c) ---------------------------------------------------------------------------------- */
 
-/* Begins to listen. Returns CLI_DONE, or the exit code after a message. */
+/* Takes the port; then begins to answer. Both return CLI_DONE, or the exit code after a message. */
+int cli_serve_bind(struct cli_server *server);
 int cli_serve_listen(struct cli_server *server);
 /* Takes no further connection; then ends all. */
 void cli_serve_quiesce(struct cli_server *server);

@@ -148,15 +148,21 @@ static size_t serve_reserve(const struct cli_serve_options *o) {
     return SERVE_NETWORK + 2 * SERVE_BODIES * ((size_t)o->body << 20);
 }
 
+/* Whether --memory leaves something beside what is used. */
+static int serve_enough(const struct cli_serve_options *o, size_t used) {
+    const size_t limit = (size_t)o->memory << 20;
+    char text[2][CLI_NUMBER];
+    if (!limit || limit > used + serve_reserve(o)) return CLI_DONE;
+    return cli_failed("--memory is %s, but models and the network need %s already; give more, a smaller model, or a "
+                      "smaller --body",
+                      cli_bytes(text[0], limit), cli_bytes(text[1], used + serve_reserve(o)));
+}
+
 /* Makes the engines, which share the memory that the models leave. */
 static int serve_engines(struct cli_server *s) {
     const struct cli_serve_options *o = s->options;
     const size_t used = cli_memory_now(), reserve = serve_reserve(o), limit = (size_t)o->memory << 20;
-    char text[2][CLI_NUMBER];
-    if (limit && limit <= used + reserve)
-        return cli_failed("--memory is %s, but models and the network need %s already; give more, a smaller model, or "
-                          "a smaller --body",
-                          cli_bytes(text[0], limit), cli_bytes(text[1], used + reserve));
+    if (serve_enough(o, used)) return CLI_FAILED;
     for (size_t i = 0; i < s->model_count; i++) {
         struct cli_served *m = &s->models[i];
         struct qkv_engine_options e = qkv_engine_defaults();
@@ -201,13 +207,15 @@ static int serve_keys(struct cli_server *s) {
     size_t size;
     if (!s->options->keys) return CLI_DONE;
     if (cli_read_all(s->options->keys, 1 << 20, &text, &size)) return CLI_FAILED;
-    rest = text;
+    char *all = rest = strndup(text ? text : "", size);
+    free(text);
+    if (!all) return cli_failed("out of memory");
     for (char *line; (line = strsep(&rest, "\r\n"));) {
         char **grown = *line ? realloc(s->keys, (s->key_count + 1) * sizeof *grown) : NULL;
         if (*line && grown) s->keys = grown;
         if (grown && (s->keys[s->key_count] = strdup(line))) s->key_count++;
     }
-    free(text);
+    free(all);
     return s->key_count ? CLI_DONE : cli_failed("%s has no key; write one in a line", s->options->keys);
 }
 
@@ -304,7 +312,7 @@ static void serve_free(struct cli_server *s) {
 }
 
 static int serve(const struct cli_serve_options *o, const char *const *words, size_t count) {
-    struct cli_server s = {.options = o, .model_count = count};
+    struct cli_server s = {.options = o, .model_count = count, .socket = -1};
     int code = CLI_DONE;
     pthread_mutex_init(&s.lock, NULL);
     pthread_cond_init(&s.to_read, NULL);
@@ -316,9 +324,12 @@ static int serve(const struct cli_serve_options *o, const char *const *words, si
     if (!code) code = serve_names(&s);
     if (!code) code = serve_keys(&s);
     if (!code && !(s.open_by_key = calloc(s.key_count + 1, sizeof *s.open_by_key))) code = cli_failed("out of memory");
+    if (!code) code = serve_enough(o, cli_memory_now());
+    if (!code) code = cli_serve_bind(&s);
     for (size_t i = 0; i < count && !code; i++) code = serve_load(&s, &s.models[i]);
     if (!code) code = serve_engines(&s);
     if (!code) code = serve_run(&s);
+    cli_serve_close(&s);
     serve_free(&s);
     return code;
 }

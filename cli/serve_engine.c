@@ -188,9 +188,6 @@ static void engine_step(struct cli_server *s) {
         if (!m->active) continue;
         if (qkv_engine_step(m->api.engine, NULL)) engine_broken(s, m);
         engine_hear(s, m);
-        pthread_mutex_lock(&s->lock);
-        m->state = qkv_engine_state(m->api.engine);
-        pthread_mutex_unlock(&s->lock);
     }
     struct cli_calls rest = {.first = NULL};
     for (struct cli_call *c; (c = cli_calls_take(&s->running));)
@@ -210,6 +207,9 @@ void *cli_serve_engine(void *user) {
         if (ends) return NULL;
         for (struct cli_call *c; (c = cli_calls_take(&fresh));) engine_take(s, c);
         if (s->running.first) engine_step(s);
+        pthread_mutex_lock(&s->lock);
+        for (size_t i = 0; i < s->model_count; i++) s->models[i].state = qkv_engine_state(s->models[i].api.engine);
+        pthread_mutex_unlock(&s->lock);
     }
 }
 #endif

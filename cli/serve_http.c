@@ -545,27 +545,31 @@ static void be_silent(void *user, const char *format, va_list list) {
     (void)user, (void)format, (void)list;
 }
 
+int cli_serve_bind(struct cli_server *s) {
+    s->socket = listen_socket(s);
+    if (s->socket < 0) return CLI_FAILED;
+    s->port = socket_port(s->socket);
+    return CLI_DONE;
+}
+
 int cli_serve_listen(struct cli_server *s) {
-    const int fd = listen_socket(s);
-    if (fd < 0) return CLI_FAILED;
-    s->port = socket_port(fd);
     s->daemon = MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, handle, s,
-        MHD_OPTION_EXTERNAL_LOGGER, be_silent, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED,
+        MHD_OPTION_EXTERNAL_LOGGER, be_silent, NULL, MHD_OPTION_LISTEN_SOCKET, s->socket, MHD_OPTION_NOTIFY_COMPLETED,
         handle_end, s, MHD_OPTION_CONNECTION_LIMIT, connections_most(), MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)SECONDS_SILENT, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADERS_MAX,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
-    if (!s->daemon) close(fd);
     return s->daemon ? CLI_DONE : cli_failed("cannot begin to listen: %s", cli_error_text(errno));
 }
 
 void cli_serve_quiesce(struct cli_server *s) {
-    const int fd = s->daemon ? MHD_quiesce_daemon(s->daemon) : -1;
-    if (fd >= 0) close(fd);
+    if (s->daemon) MHD_quiesce_daemon(s->daemon);
 }
 
 void cli_serve_close(struct cli_server *s) {
     if (s->daemon) MHD_stop_daemon(s->daemon);
+    if (s->socket >= 0) close(s->socket);
     s->daemon = NULL;
+    s->socket = -1;
 }
 #endif

@@ -116,6 +116,29 @@ static bool chat_completions(struct cli_call *c, struct cli_api_error *error) {
     return continuation(c, true, error);
 }
 
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
+
+static bool texts(struct cli_call *c, cli_api_read_texts *read, struct cli_api_error *error) {
+    struct cli_server *s = c->server;
+    json_t *body = cli_api_parse(c->body, c->size, error);
+    c->served = body ? cli_serve_model(s, body, error) : NULL;
+    const bool fine = c->served && read(&c->served->reader, body, &c->request, error);
+    json_decref(body);
+    return fine;
+}
+
+static bool embeddings(struct cli_call *c, struct cli_api_error *error) {
+    return texts(c, cli_api_read_embedding, error);
+}
+
+static bool classify(struct cli_call *c, struct cli_api_error *error) {
+    return texts(c, cli_api_read_class, error);
+}
+
+static bool translate(struct cli_call *c, struct cli_api_error *error) {
+    return texts(c, cli_api_read_translation, error);
+}
+
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
 static const struct cli_route routes[] = {
@@ -127,6 +150,9 @@ static const struct cli_route routes[] = {
     {"GET", "/v1/models/", .at_once = true, .answer = one_model},
     {"POST", "/v1/completions", .queued = true, .answer = completions},
     {"POST", "/v1/chat/completions", .queued = true, .answer = chat_completions},
+    {"POST", "/v1/embeddings", .queued = true, .answer = embeddings},
+    {"POST", "/classify", .queued = true, .answer = classify},
+    {"POST", "/translate", .queued = true, .answer = translate},
     {"POST", "/tokenize", .answer = cli_route_tokenize},
     {"POST", "/detokenize", .answer = cli_route_detokenize},
     {"POST", "/apply-template", .answer = cli_route_template},
