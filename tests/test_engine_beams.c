@@ -1,6 +1,6 @@
 /* Searches in engines: results have the ids, scores and texts of qkv_search alone, and those of a decoder the ones that
- * an engine finds for it alone (test_beam_golden.c compares these with transformers), among any other requests, with few
- * rows and few pages, put off and read again, however a step is divided, at any number of threads. */
+ * an engine finds for it alone (test_beam_golden.c compares these with transformers), among any other requests, with
+ * few rows and few pages, put off and read again, however a step is divided, at any number of threads. */
 /* labels: numeric */
 #include "engine_pairs.h"
 
@@ -394,7 +394,7 @@ static void misuse_is_refused(void **state) {
     search = usual, search.tokens = &counted;
     assert_fails(ctx, qkv_engine_submit(e, &q, &id), QKV_ARGUMENT, "leave tokens and long_count NULL");
     search = usual, search.beam = 2, q.answers = 2;
-    assert_fails(ctx, qkv_engine_submit(e, &q, &id), QKV_ARGUMENT, "a search has n_best results, so leave it 1");
+    assert_fails(ctx, qkv_engine_submit(e, &q, &id), QKV_ARGUMENT, "answers is 2, but a search has n_best results, 1");
     q = was, q.top = 2;
     assert_fails(ctx, qkv_engine_submit(e, &q, &id), QKV_ARGUMENT, "a search has the penalty and the rules");
     q = was, q.presence_penalty = 1;

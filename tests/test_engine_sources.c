@@ -1,5 +1,5 @@
-/* Encoder-decoders in engines: an answer has the tokens and log-probabilities of a decoder that grows it alone, from its
- * source alone, among any others, with few rows and few pages, however a step is divided, at any number of threads;
+/* Encoder-decoders in engines: an answer has the tokens and log-probabilities of a decoder that grows it alone, from
+ * its source alone, among any others, with few rows and few pages, however a step is divided, at any number of threads;
  * greedy answers are those of a search. */
 /* labels: numeric */
 #include "engine_pairs.h"

@@ -96,10 +96,10 @@ struct qkv_engine_request {
     const struct qkv_line_options *line;   /* of QKV_ENGINE_CLASSIFY and QKV_ENGINE_FILL; NULL: the defaults */
     const char *second;                    /* of QKV_ENGINE_CLASSIFY: the second text of a pair; NULL: none */
     size_t second_size;
-    /* Of QKV_ENGINE_GENERATE: a search with beams, or, with `sample`, results that are drawn together, as qkv_search has
-     * them; also of a decoder alone, whose maximum of tokens without max_tokens is options->tokens. It chooses the
-     * tokens, and the answers are its n_best results, told at the end. Penalties, biases, stop texts and
-     * log-probabilities are those of a request without it. NULL: none. */
+    /* Of QKV_ENGINE_GENERATE: a search with beams, or, with `sample`, results that are drawn together, as qkv_search
+     * has them; also of a decoder alone, which makes at most options->tokens tokens if max_tokens is 0. The search
+     * chooses the tokens, and the answers are its n_best results, told at its end; `answers` is 1 or n_best. It has no
+     * penalties, biases, stop texts and log-probabilities but those of its own options. NULL: none. */
     const struct qkv_search_options *search;
 };
 /* Experimental: one answer, and the defaults. */

@@ -36,8 +36,9 @@ static enum qkv_status search_check(struct qkv_engine *e, const struct qkv_engin
     const struct qkv_engine_request *r = &job->request;
     const struct qkv_search_options *o = &job->search->options;
     const size_t width = o->sample ? o->n_best : o->beam;
-    if (r->answers != 1)
-        return qkv_fail(e->ctx, QKV_ARGUMENT, "answers is %zu; a search has n_best results, so leave it 1", r->answers);
+    if (r->answers != 1 && r->answers != o->n_best)
+        return qkv_fail(e->ctx, QKV_ARGUMENT, "answers is %zu, but a search has n_best results, %zu; leave it 1",
+                        r->answers, o->n_best);
     if (r->presence_penalty != 0 || r->frequency_penalty != 0 || r->bias_count || r->min_tokens || r->top ||
         r->log_probabilities || r->prompt_probabilities || job->options.stop_count)
         return qkv_fail(e->ctx, QKV_ARGUMENT,
