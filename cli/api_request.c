@@ -127,6 +127,7 @@ bool cli_api_submit(const struct cli_api *api, struct cli_api_request *r, struct
         options.ids = p->ids;
         options.id_count = p->count;
         ask.options = &options;
+        if (r->search.beam) ask.search = &r->search;
         ask.prompt = p->text;
         ask.prompt_size = p->size;
         if (!qkv_engine_submit(api->engine, &ask, &p->engine_id)) continue;

@@ -97,8 +97,7 @@ struct qkv_engine_request {
     const char *second;                    /* of QKV_ENGINE_CLASSIFY: the second text of a pair; NULL: none */
     size_t second_size;
     /* Of QKV_ENGINE_GENERATE: a search with beams, or, with `sample`, results that are drawn together, as qkv_search
-     * has them; also of a decoder alone, which makes at most options->tokens tokens if max_tokens is 0. The search
-     * chooses the tokens, and the answers are its n_best results, told at its end; `answers` is 1 or n_best. It has no
+     * has them; also of a decoder alone. If its max_tokens is 0, options->tokens is the maximum. The search chooses the tokens, and the answers are its n_best results, told at its end; `answers` is 1 or n_best. It has no
      * penalties, biases, stop texts and log-probabilities but those of its own options. NULL: none. */
     const struct qkv_search_options *search;
 };

@@ -114,6 +114,9 @@ static enum qkv_status request_check(struct qkv_engine *e, const struct qkv_engi
                                      const struct qkv_generate_options *o) {
     struct qkv_context *ctx = e->ctx;
     if (!e->decoder) return qkv_session_check(e->model, 0);
+    if (e->places && r->prompt_probabilities)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "a source has no log-probabilities: the encoder reads it in both directions");
     if (o->take_token || o->take_prompt)
         return qkv_fail(ctx, QKV_ARGUMENT, "an engine tells tokens by events; leave take_token and take_prompt NULL");
     if (o->context)

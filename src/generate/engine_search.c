@@ -78,7 +78,7 @@ static enum qkv_status search_limit(struct qkv_engine *e, struct qkv_engine_job 
     size_t wanted = job->search->options.max_tokens;
     if (!room)
         return qkv_fail(e->ctx, QKV_ARGUMENT, "the prompt fills the context of %zu; a search has no room", e->context);
-    if (!wanted) wanted = p->source ? 3 * p->source_count + 50 : p->tokens;
+    if (!wanted) wanted = p->tokens;
     job->tokens = qkv_min(wanted, room);
     job->decided = p->count + job->tokens;
     if (job->tokens) return QKV_OK;
