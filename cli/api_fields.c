@@ -63,6 +63,10 @@ static const struct field fields[] = {
     {"frequency_penalty", BOTH, REAL, AT(frequency_penalty), -100, 100},
     {"repetition_penalty", BOTH, REAL, AT(repetition_penalty), 0.01, 100},
     {"n", BOTH, COUNT, AT(n), 1, 128},
+    {"use_beam_search", BOTH, FLAG, AT(beam), 0, 1},
+    {"best_of", BOTH, COUNT, AT(best_of), 1, 128},
+    {"length_penalty", BOTH, REAL, AT(length_penalty), -100, 100},
+    {"early_stopping", BOTH, FLAG, AT(stop_early), 0, 1},
     {"max_tokens", BOTH, COUNT, AT(max_tokens), 0, INT32_MAX},
     {"max_completion_tokens", CHAT, COUNT, AT(max_completion_tokens), 0, INT32_MAX},
     {"min_tokens", BOTH, COUNT, AT(min_tokens), 0, INT32_MAX},
@@ -83,7 +87,6 @@ static const struct field fields[] = {
     {"logit_bias", BOTH, OTHER, 0, 0, 0},
     {"stream", BOTH, FLAG, AT(stream), 0, 1},
     {"stream_options", BOTH, OTHER, 0, 0, 0},
-    {"best_of", COMPLETION, ONLY, 0, 1, 1},
     {"typical_p", BOTH, ONLY, 0, 1, 1},
     {"skip_special_tokens", BOTH, ONLY, 0, 0, 0},
     {"include_stop_str_in_output", BOTH, ONLY, 0, 0, 0},
@@ -298,8 +301,8 @@ static bool fields_stream(const struct cli_api *api, struct cli_api_request *r, 
 
 /* ---- the request ------------------------------------------------------------------------------------------------- */
 
-const struct cli_api_values cli_api_no_values = {NAN, NAN, NAN, NAN, NAN, NAN, -1, -1, -1,
-                                                 -1,  -1,  -1,  -1,  -1,  -1,  -1, -1, -1};
+const struct cli_api_values cli_api_no_values = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, -1, -1, -1, -1,
+                                                 -1,  -1,  -1,  -1,  -1,  -1,  -1,  -1, -1, -1, -1};
 
 static void fields_sampling(struct cli_api_request *r) {
     const struct cli_api_values *v = &r->values;
@@ -327,6 +330,38 @@ static void fields_ask(struct cli_api_request *r) {
     ask->prompt_probabilities = v->echo > 0 && ask->log_probabilities;
 }
 
+/* Beams, as vLLM has them: best_of of them, of which n are given. */
+static bool fields_search(struct cli_api_request *r, struct cli_api_error *error) {
+    const struct cli_api_values *v = &r->values;
+    const struct {
+        const char *name;
+        bool given;
+    } others[] = {{"temperature", !isnan(v->temperature)},
+                  {"top_p", !isnan(v->top_p)},
+                  {"top_k", v->top_k >= 0},
+                  {"min_p", !isnan(v->min_p)},
+                  {"seed", v->seed >= 0},
+                  {"stop", r->stop_count > 0}};
+    if (v->beam <= 0) {
+        const char *alone = v->best_of > 1              ? "best_of"
+                            : !isnan(v->length_penalty) ? "length_penalty"
+                            : v->stop_early >= 0        ? "early_stopping"
+                                                        : NULL;
+        return !alone || cli_api_refuse(error, alone, "%s is of beams; add use_beam_search true", alone);
+    }
+    for (size_t i = 0; i < CLI_COUNT_OF(others); i++)
+        if (others[i].given)
+            return cli_api_refuse(error, others[i].name, "a search with beams has no %s", others[i].name);
+    r->search = qkv_search_defaults();
+    r->search.n_best = v->n > 0 ? (size_t)v->n : 1;
+    r->search.beam = v->best_of > 0 ? (size_t)v->best_of : r->search.n_best;
+    r->search.length_penalty = isnan(v->length_penalty) ? 1 : v->length_penalty;
+    r->search.stopping = v->stop_early > 0 ? QKV_STOPPING_TRUE : QKV_STOPPING_FALSE;
+    r->search.sampling.repeat_penalty = isnan(v->repetition_penalty) ? 1 : v->repetition_penalty;
+    r->options.stop_count = 0; /* those of a template */
+    return true;
+}
+
 bool cli_api_read_fields(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
     r->values = cli_api_no_values;
     if (!json_is_object(r->body)) return cli_api_refuse(error, "", "the request must be an object");
@@ -340,5 +375,5 @@ bool cli_api_read_fields(const struct cli_api *api, struct cli_api_request *r, s
         return cli_api_refuse(error, "max_tokens", "max_tokens and max_completion_tokens are the same; name one");
     fields_sampling(r);
     fields_ask(r);
-    return true;
+    return fields_search(r, error);
 }

@@ -262,6 +262,7 @@ bool cli_api_submit(const struct cli_api *api, struct cli_api_request *r, struct
         ask.prompt_size = p->ids ? 0 : p->size;
         ask.second = r->second;
         ask.second_size = r->second ? strlen(r->second) : 0;
+        if (r->search.beam) ask.search = &r->search;
         if (!qkv_engine_submit(api->engine, &ask, &p->engine_id)) continue;
         while (i--) qkv_engine_cancel(api->engine, r->prompts[i].engine_id);
         return cli_api_refuse(error, r->chat ? "messages" : r->field, "%s", cli_message(api->ctx));

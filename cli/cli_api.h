@@ -35,9 +35,9 @@ void cli_api_put_error(struct qkv_json *out, const struct cli_api_error *error);
 
 /* The fields of a request; −1, or NaN: it does not have them. */
 struct cli_api_values {
-    double temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
-    int64_t n, max_tokens, max_completion_tokens, min_tokens, seed, top_k, logprobs, top_logprobs, chat_logprobs, echo;
-    int64_t ignore_eos, stream;
+    double temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty, length_penalty;
+    int64_t n, max_tokens, max_completion_tokens, min_tokens, seed, top_k, logprobs, top_logprobs, chat_logprobs, echo,
+        beam, best_of, stop_early, ignore_eos, stream;
 };
 extern const struct cli_api_values cli_api_no_values;
 
@@ -77,6 +77,7 @@ struct cli_api_request {
     const json_t *body; /* borrowed while the request is read */
     struct qkv_engine_request ask;
     struct qkv_generate_options options;
+    struct qkv_search_options search; /* beam 0: there is none */
     struct qkv_token_bias *biases;
     const char **stops;
     char **owned; /* texts of stops */

@@ -44,7 +44,7 @@ static inline struct qkv_context *pair_context(int threads) {
 }
 
 /* Its tokenizer has <s>, which targets begin with, and </s>, which ends sources and targets. */
-static inline struct qkv_model *pair_model(struct qkv_context *ctx, size_t i) {
+static inline struct qkv_model *pair_model_of(struct qkv_context *ctx, const char *stacks, const char *cache) {
     static const char text[] = "abcdefghijklmnopqrstuvwxyz ,.\n";
     static const char *const names[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END};
     struct qkv_tokenizer_options options = {
@@ -54,12 +54,15 @@ static inline struct qkv_model *pair_model(struct qkv_context *ctx, size_t i) {
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, text, sizeof text - 1, &tokenizer));
     const int n = snprintf(json, sizeof json,
                            "{\"format\": \"qkv\", \"version\": 2, \"vocab\": %d, \"d_model\": 32, \"context\": %d, %s}",
-                           qkv_tokenizer_vocab(tokenizer), PAIR_CONTEXT, pair_models[i].json);
+                           qkv_tokenizer_vocab(tokenizer), PAIR_CONTEXT, stacks);
     assert_in_range(n, 1, sizeof json - 1);
-    struct qkv_model *m = fixture_model(ctx, json, NULL, 0, 7 + i, 0.25);
+    struct qkv_model *m = fixture_model(ctx, json, NULL, 0, 7, 0.25);
     assert_ok(ctx, qkv_model_set_tokenizer(m, tokenizer));
-    assert_ok(ctx, qkv_model_set_cache(m, pair_models[i].cache));
+    assert_ok(ctx, qkv_model_set_cache(m, cache));
     return m;
+}
+static inline struct qkv_model *pair_model(struct qkv_context *ctx, size_t i) {
+    return pair_model_of(ctx, pair_models[i].json, pair_models[i].cache);
 }
 
 /* A text of at most `longest` characters. */

@@ -1,6 +1,6 @@
 /* test_beam_golden: texts that transformers makes with small random models (tests/golden/beams, made by beam_cases.py):
- * beams of T5, BART and Marian under the rules of generation_config.json, and greedy choices under the same rules, of a
- * decoder alone as well. Ids and scores are theirs, alone and in a batch. Lines in which two numbers of the reference
+ * beams of T5, BART, Marian and Llama under the rules of generation_config.json, and greedy choices under the same
+ * rules. Ids and scores are theirs, alone, in a batch and in an engine. Lines in which two numbers of the reference
  * are within 1e-5 of each other are counted apart: there, rounding chooses. */
 /* labels: numeric quick */
 #include "test.h"
@@ -14,7 +14,7 @@
 
 #define CLOSE 1e-5
 
-enum { LINES = 10, TOKENS = 64, BEAM_LINES = 200 };
+enum { LINES = 10, TOKENS = 64, BEAM_LINES = 240 };
 
 static struct qkv_context *ctx;
 static size_t lines_read, lines_near; /* of beams */
@@ -121,7 +121,57 @@ static void search_lines(struct qkv_model *m, const struct line *lines, size_t f
     assert_int_equal(r.sources, count);
 }
 
+/* ---- in an engine ------------------------------------------------------------------------------------------------ */
+
+static void submit_line(struct qkv_engine *e, struct qkv_model *m, const struct line *line, uint64_t *id) {
+    struct qkv_engine_request r = qkv_engine_request_defaults();
+    struct qkv_generate_options o = qkv_generate_defaults();
+    struct qkv_search_options search = qkv_search_defaults();
+    assert_true(qkv_generate_settings(m, &o) && qkv_search_settings(m, &search));
+    if (!qkv_model_spec(m)->encoder.layers) search.max_tokens = 0; /* max_length counts the prompt */
+    o.ids = line->source, o.id_count = line->length;
+    r.options = &o;
+    r.search = &search;
+    assert_ok(ctx, qkv_engine_submit(e, &r, id));
+}
+
+/* All lines together, in so many rows and pages, against the texts of the reference. */
+static void engine_lines(struct qkv_model *m, const struct line *lines, size_t count, size_t rows, size_t step) {
+    struct qkv_engine *e;
+    struct qkv_engine_event event;
+    uint64_t ids[LINES];
+    size_t ended = 0;
+    bool busy = true;
+    assert_ok(ctx, qkv_engine_create(m, &QKV_OPTIONS(qkv_engine_options, .rows = rows, .step = step), &e));
+    for (size_t i = 0; i < count; i++) submit_line(e, m, &lines[i], &ids[i]);
+    while (busy) {
+        assert_ok(ctx, qkv_engine_step(e, &busy));
+        for (; qkv_engine_poll(e, &event); ended++) {
+            const struct qkv_hypothesis *h = event.hypothesis;
+            const struct line *line = lines;
+            for (size_t i = 0; ids[i] != event.request; i++) line++;
+            assert_true(event.finish == QKV_FINISH_STOP || event.finish == QKV_FINISH_LENGTH);
+            assert_non_null(h);
+            if (line->gap < CLOSE) continue;
+            assert_int_equal(h->count, line->count);
+            assert_memory_equal(h->ids, line->ids, line->count * sizeof *line->ids);
+            assert_true(fabs(h->score - line->score) < 2e-5 * (1 + fabs(line->score)));
+        }
+    }
+    assert_int_equal(ended, count);
+    qkv_engine_free(e);
+}
+
+static void check_beams_of_a_decoder(struct qkv_model *m, const struct line *lines, size_t count) {
+    engine_lines(m, lines, count, 20, 0);
+    engine_lines(m, lines, count, 5, 3);
+    lines_read += count;
+    for (size_t i = 0; i < count; i++) lines_near += lines[i].gap < CLOSE;
+}
+
 static void check_beams(struct qkv_model *m, const struct line *lines, size_t count) {
+    engine_lines(m, lines, count, 30, 0);
+    engine_lines(m, lines, count, 12, 3);
     search_lines(m, lines, 0, count, true);
     for (size_t i = 0; i < count; i++) {
         search_lines(m, lines, i, 1, true);
@@ -135,11 +185,12 @@ static void check_greedy(struct qkv_model *m, const struct line *lines, size_t c
     for (size_t i = 0; i < count; i++) search_lines(m, lines, i, 1, false);
 }
 
-static void beams_of_encoder_decoders_are_those_of_transformers(void **state) {
+static void beams_are_those_of_transformers(void **state) {
     (void)state;
     each_case("t5", true, check_beams);
     each_case("bart", true, check_beams);
     each_case("marian", true, check_beams);
+    each_case("llama", true, check_beams_of_a_decoder);
     printf("%zu lines of beams, %zu of them with a gap below %g\n", lines_read, lines_near, CLOSE);
     assert_int_equal(lines_read, BEAM_LINES);
     assert_true(lines_near * 10 < lines_read);
@@ -203,7 +254,7 @@ static void greedy_texts_of_a_decoder_are_those_of_transformers(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(beams_of_encoder_decoders_are_those_of_transformers),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(beams_are_those_of_transformers),
                                        cmocka_unit_test(greedy_targets_are_those_of_transformers),
                                        cmocka_unit_test(greedy_texts_of_a_decoder_are_those_of_transformers)};
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,5 +1,5 @@
-/* Encoder-decoders in engines: an answer has the tokens and log-probabilities of a decoder that grows it alone, from its
- * source alone, among any others, with few rows and few pages, however a step is divided, at any number of threads;
+/* Encoder-decoders in engines: an answer has the tokens and log-probabilities of a decoder that grows it alone, from
+ * its source alone, among any others, with few rows and few pages, however a step is divided, at any number of threads;
  * greedy answers are those of a search. */
 /* labels: numeric */
 #include "engine_pairs.h"
@@ -326,6 +326,8 @@ static void misuse_is_refused(void **state) {
     assert_fails(ctx, qkv_engine_submit(e, &q, &id), QKV_ARGUMENT, "301 tokens, but the model's context holds 300");
     o.id_count = 3, ids[1] = 99;
     assert_fails(ctx, qkv_engine_submit(e, &q, &id), QKV_ARGUMENT, "id 2 of the prompt is 99");
+    o.id_count = 1, q.prompt_probabilities = true;
+    assert_fails(ctx, qkv_engine_submit(e, &q, &id), QKV_ARGUMENT, "a source has no log-probabilities");
     q.kind = QKV_ENGINE_CLASSIFY;
     assert_fails(ctx, qkv_engine_submit(e, &q, &id), QKV_ARGUMENT, "classify needs a model of one stack");
     assert_int_equal(qkv_engine_state(e).waiting, 0);

@@ -96,6 +96,10 @@ struct qkv_engine_request {
     const struct qkv_line_options *line;   /* of QKV_ENGINE_CLASSIFY and QKV_ENGINE_FILL; NULL: the defaults */
     const char *second;                    /* of QKV_ENGINE_CLASSIFY: the second text of a pair; NULL: none */
     size_t second_size;
+    /* Of QKV_ENGINE_GENERATE: a search with beams, or, with `sample`, results that are drawn together, as qkv_search
+     * has them; also of a decoder alone. If its max_tokens is 0, options->tokens is the maximum. The search chooses the tokens, and the answers are its n_best results, told at its end; `answers` is 1 or n_best. It has no
+     * penalties, biases, stop texts and log-probabilities but those of its own options. NULL: none. */
+    const struct qkv_search_options *search;
 };
 /* Experimental: one answer, and the defaults. */
 QKV_API void qkv_engine_request_init(struct qkv_engine_request *request, size_t size);
@@ -150,6 +154,8 @@ struct qkv_engine_event {
     size_t vector_count;
     const struct qkv_filling *fillings; /* (masks,top); as qkv_fill has it, a skipped text has no masks */
     size_t masks;
+    /* of a search, at its end: the result of rank `answer`, whose text is `text`; NULL: it found fewer */
+    const struct qkv_hypothesis *hypothesis;
 };
 /* Experimental: takes the oldest event; false: there is none. */
 QKV_API bool qkv_engine_poll(struct qkv_engine *engine, struct qkv_engine_event *event);

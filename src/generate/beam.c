@@ -36,12 +36,16 @@ static double score_of(const struct qkv_beam *b, double log_probability, size_t 
 }
 
 static size_t beam_stride(const struct qkv_beam *b) {
-    return b->max_length + 1;
+    return b->max_length + b->begun;
 }
 
-/* The tokens of a live hypothesis, without the one that it begins with. */
+const int32_t *qkv_beam_ids(const struct qkv_beam *b, size_t row) {
+    return b->ids + row * beam_stride(b);
+}
+
+/* The tokens of a live hypothesis, without those that it begins with. */
 static const int32_t *beam_tokens(const struct qkv_beam *b, size_t row) {
-    return b->ids + row * beam_stride(b) + 1;
+    return qkv_beam_ids(b, row) + b->begun;
 }
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
@@ -72,23 +76,27 @@ static bool lay_out(struct qkv_beam *b, unsigned char *block, size_t *bytes) {
     return fits;
 }
 
-enum qkv_status qkv_beam_create(const struct qkv_search_rules *rules, size_t source, size_t number,
-                                struct qkv_token_list ids, size_t max_length, struct qkv_beam *beam) {
+enum qkv_status qkv_beam_create(const struct qkv_search_rules *rules, const struct qkv_beam_start *start,
+                                struct qkv_beam *beam) {
+    const size_t begun = start->prompt.count;
     size_t bytes;
     *beam = (struct qkv_beam){.rules = rules,
-                              .source = source,
-                              .number = number,
-                              .max_length = max_length,
+                              .source = start->source,
+                              .number = start->number,
+                              .max_length = start->max_length,
+                              .begun = begun,
                               .live = 1,
-                              .text = {.prompt = 1, .max_tokens = max_length, .source = ids}};
+                              .text = {.prompt = begun, .max_tokens = start->max_length, .source = start->ids}};
     if (!lay_out(beam, NULL, &bytes)) return qkv_fail_memory(rules->ctx, SIZE_MAX, "the hypotheses of a source");
     beam->memory = qkv_allocate(rules->ctx, bytes, 1);
     if (!beam->memory) return QKV_MEMORY;
     lay_out(beam, beam->memory, &bytes);
-    for (size_t row = 0; row < qkv_search_width(rules); row++)
-        beam->ids[row * beam_stride(beam)] = beam->next_ids[row * beam_stride(beam)] = rules->ids.begin;
+    for (size_t row = 0; row < qkv_search_width(rules); row++) {
+        memcpy(beam->ids + row * beam_stride(beam), start->prompt.ids, begun * sizeof *beam->ids);
+        memcpy(beam->next_ids + row * beam_stride(beam), start->prompt.ids, begun * sizeof *beam->ids);
+    }
     if (rules->score.tokens.source_penalty != 1)
-        beam->text.source_once = (struct qkv_token_list){beam->once, qkv_ids_once(ids, beam->once)};
+        beam->text.source_once = (struct qkv_token_list){beam->once, qkv_ids_once(start->ids, beam->once)};
     return QKV_OK;
 }
 
@@ -152,7 +160,7 @@ static bool beam_decided(const struct qkv_beam *b) {
 
 /* Makes the new live hypotheses: their parents with one token more. */
 static void beam_grow(struct qkv_beam *b, size_t live) {
-    const size_t stride = beam_stride(b), count = b->length + 1;
+    const size_t stride = beam_stride(b), count = b->length + b->begun;
     for (size_t r = 0; r < live; r++) {
         int32_t *to = b->next_ids + r * stride;
         memcpy(to, b->ids + b->parents[r] * stride, count * sizeof *to);
@@ -168,7 +176,7 @@ static void beam_grow(struct qkv_beam *b, size_t live) {
 static struct qkv_score_text beam_text(const struct qkv_beam *b, size_t row) {
     struct qkv_score_text text = b->text;
     text.ids = b->ids + row * beam_stride(b);
-    text.count = b->length + 1;
+    text.count = b->length + b->begun;
     return text;
 }
 

@@ -1,11 +1,12 @@
 /* engine: requests that are answered together. engine.c makes engines, engine_request.c takes requests and ends them,
  * engine_step.c chooses and runs a batch, engine_choose.c chooses tokens, engine_pages.c keeps pages of prefixes,
- * engine_event.c tells what has happened; engine_text.c reads texts to embed, classify or fill, engine_encode.c runs
- * them. */
+ * engine_event.c tells what has happened; engine_search.c searches; engine_text.c reads texts to embed, classify or
+ * fill, and engine_encode.c runs them, and encodes sources. */
 #ifndef QKV_ENGINE_ROOM_H
 #define QKV_ENGINE_ROOM_H
 
 #include "generate/generate.h"
+#include "generate/search.h"
 #include "generate/texts.h"
 #include "model/decode.h"
 #include "qkv/engine.h"
@@ -20,6 +21,7 @@ enum {
     QKV_ENGINE_TEXT = 2048,           /* the default maximum of tokens of a text */
     QKV_ENGINE_TEXT_TOKENS = 512,     /* tokens of texts that are read at once, if no text is longer */
     QKV_ENGINE_TEXTS = QKV_LINE_ROWS, /* texts that are read at once */
+    QKV_ENGINE_MESSAGE = 512,         /* bytes of a message of a search that fails */
     QKV_ENGINE_MASKS = 32             /* masks that are filled at once */
 };
 #define QKV_ENGINE_NO_ROW SIZE_MAX
@@ -45,6 +47,13 @@ struct qkv_engine_answer {
         size_t size;
     } writer;
 };
+/* A search, whose hypotheses are the answers of its request. */
+struct qkv_engine_search {
+    struct qkv_search_options options; /* without pointers of the caller */
+    struct qkv_search_rules rules;
+    int32_t *lists; /* the ids of the rules */
+    struct qkv_beam beam;
+};
 /* A text that is embedded, classified or filled. */
 struct qkv_engine_text {
     int32_t *ids, *types; /* (count); types NULL: all 0 */
@@ -64,10 +73,11 @@ struct qkv_engine_job {
     struct qkv_token_bias *biases;
     struct qkv_prompt prompt;
     struct qkv_engine_text text;
-    size_t tokens;  /* made at most */
-    size_t decided; /* the length that rotations depend on */
-    size_t place;   /* of its source among those that are encoded; QKV_ENGINE_NO_ROW: it has none */
-    bool encoded;   /* the source is in its place */
+    struct qkv_engine_search *search; /* NULL: answers are chosen one by one */
+    size_t tokens;                    /* made at most */
+    size_t decided;                   /* the length that rotations depend on */
+    size_t place;                     /* of its source among those that are encoded; QKV_ENGINE_NO_ROW: it has none */
+    bool encoded;                     /* the source is in its place */
     struct qkv_engine_answer *answers;
     size_t unended;
     struct qkv_engine_job *next;
@@ -93,6 +103,8 @@ struct qkv_engine_told {
     char *text, *message;
     float *vector;
     struct qkv_filling *fillings;
+    int32_t *ids;
+    struct qkv_hypothesis hypothesis;
 };
 
 /* Texts that are read at once. */
@@ -136,6 +148,8 @@ struct qkv_engine {
 void qkv_engine_leave(struct qkv_engine *engine, struct qkv_engine_answer *answer);
 /* Gives an answer the free row `row`. */
 void qkv_engine_enter(struct qkv_engine *engine, struct qkv_engine_answer *answer, size_t row);
+/* Copies the lists of rules, which are the caller's or the model's, to *lists, freed with free. */
+enum qkv_status qkv_engine_copy_rules(struct qkv_engine *engine, struct qkv_token_rules *rules, int32_t **lists);
 /* Ends an answer, of which `told` tells. */
 void qkv_engine_end(struct qkv_engine *engine, struct qkv_engine_answer *answer, enum qkv_finish finish,
                     struct qkv_engine_told *told);
@@ -155,6 +169,26 @@ void qkv_engine_told_free(struct qkv_engine_told *told);
 /* Tells the message of the context, which is then forgiven, and ends an answer that fails alone. */
 enum qkv_status qkv_engine_fail(struct qkv_engine *engine, struct qkv_engine_answer *answer,
                                 struct qkv_engine_told *told);
+
+/* ---- searches (engine_search.c) ---- */
+/* Makes the search of a request, whose prompt is read. */
+enum qkv_status qkv_engine_search_make(struct qkv_engine *engine, struct qkv_engine_job *job);
+enum qkv_status qkv_engine_search_answers(struct qkv_engine *engine, struct qkv_engine_job *job);
+void qkv_engine_search_free(struct qkv_engine_search *search);
+/* Whether an answer has events: hypotheses past n_best have none. */
+bool qkv_engine_search_tells(const struct qkv_engine_answer *answer);
+/* Pages of so many hypotheses of `count` tokens. */
+size_t qkv_engine_search_pages(const struct qkv_engine *engine, const struct qkv_engine_job *job, size_t hypotheses,
+                               size_t count);
+/* Gives the hypotheses rows, and the source a place in a step of `most` tokens. False: rows or pages are missing. */
+bool qkv_engine_search_enter(struct qkv_engine *engine, struct qkv_engine_job *job, size_t most);
+void qkv_engine_search_leave(struct qkv_engine *engine, struct qkv_engine_job *job);
+/* Tokens that a hypothesis may read now: its newest one only when all others can. */
+size_t qkv_engine_search_unread(const struct qkv_engine *engine, const struct qkv_engine_answer *answer);
+/* Hypotheses that are read again share what they have in common with the first one, when that is read. */
+void qkv_engine_searches_share(struct qkv_engine *engine);
+/* Takes a step with the scores (live,V) of the hypotheses. */
+void qkv_engine_search_step(struct qkv_engine *engine, struct qkv_engine_job *job, const float *scores);
 
 /* ---- texts (engine_text.c, engine_encode.c) ---- */
 /* Checks and reads a text. */

@@ -10,6 +10,7 @@ void qkv_engine_told_free(struct qkv_engine_told *told) {
     free(told->message);
     free(told->vector);
     free(told->fillings);
+    free(told->ids);
     free(told);
 }
 

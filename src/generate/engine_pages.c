@@ -81,7 +81,8 @@ static void node_remove(struct qkv_engine *e, int32_t page) {
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
-/* Models that read sources or see prompts in both directions, and requests for scores of their prompts, share nothing. */
+/* Models that read sources or see prompts in both directions, and requests for scores of their prompts, share
+ * nothing. */
 static bool shares(const struct qkv_engine *e, const struct qkv_engine_answer *a) {
     return !e->forget && !e->places && !e->model->spec.prefix && !a->job->request.prompt_probabilities;
 }

@@ -55,7 +55,7 @@ void qkv_engine_job_free(struct qkv_engine_job *job) {
     if (!job) return;
     for (size_t i = 0; job->answers && i < job->request.answers; i++) {
         qkv_text_stream_free(&job->answers[i].stream);
-        free(job->answers[i].ids);
+        if (!job->search) free(job->answers[i].ids);
     }
     for (size_t i = 0; job->stops && i < job->options.stop_count; i++) free(job->stops[i]);
     free(job->stops);
@@ -63,6 +63,7 @@ void qkv_engine_job_free(struct qkv_engine_job *job) {
     free(job->answers);
     qkv_prompt_free(&job->prompt);
     qkv_engine_text_free(&job->text);
+    qkv_engine_search_free(job->search);
     free(job->rules);
     free(job);
 }
@@ -113,6 +114,9 @@ static enum qkv_status request_check(struct qkv_engine *e, const struct qkv_engi
                                      const struct qkv_generate_options *o) {
     struct qkv_context *ctx = e->ctx;
     if (!e->decoder) return qkv_session_check(e->model, 0);
+    if (e->places && r->prompt_probabilities)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "a source has no log-probabilities: the encoder reads it in both directions");
     if (o->take_token || o->take_prompt)
         return qkv_fail(ctx, QKV_ARGUMENT, "an engine tells tokens by events; leave take_token and take_prompt NULL");
     if (o->context)
@@ -126,7 +130,9 @@ static enum qkv_status request_check(struct qkv_engine *e, const struct qkv_engi
 /* Whether the answer could be held if it were alone. */
 static enum qkv_status request_fits(struct qkv_engine *e, const struct qkv_engine_job *job) {
     const struct qkv_page_pool *pool = e->decoder->pool, *sources = e->places ? e->encoded->pool : NULL;
-    const size_t pages = qkv_page_count(pool->positions, job->prompt.count + job->tokens - (job->tokens > 0));
+    const size_t length = job->prompt.count + job->tokens - (job->tokens > 0);
+    const size_t pages = job->search ? qkv_engine_search_pages(e, job, job->request.answers, length)
+                                     : qkv_page_count(pool->positions, length);
     if (job->prompt.source_count > e->text_most)
         return qkv_fail(e->ctx, QKV_ARGUMENT,
                         "the source has %zu tokens, but the engine reads sources of at most %zu; shorten it, or make "
@@ -153,22 +159,19 @@ static bool answer_write(void *user, const char *text, size_t size) {
     return true;
 }
 
-/* Copies the lists of the rules, which are the caller's, or the model's. */
-static enum qkv_status job_rules(struct qkv_engine *e, struct qkv_engine_job *job) {
-    struct qkv_token_rules *rules = &job->prompt.rules.tokens;
+enum qkv_status qkv_engine_copy_rules(struct qkv_engine *e, struct qkv_token_rules *rules, int32_t **copied) {
     struct qkv_token_list *lists[] = {&rules->last, &rules->suppressed, &rules->suppressed_first, &rules->bad_words};
     size_t count = 0, at = 0;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         if (!qkv_add_size(count, lists[i]->count, &count)) return qkv_fail_memory(e->ctx, SIZE_MAX, "rules");
-    job->rules = qkv_allocate(e->ctx, count + 1, sizeof *job->rules);
-    if (!job->rules) return QKV_MEMORY;
+    int32_t *to = *copied = qkv_allocate(e->ctx, count + 1, sizeof *to);
+    if (!to) return QKV_MEMORY;
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         const size_t n = lists[i]->count;
-        if (n) memcpy(job->rules + at, lists[i]->ids, n * sizeof *job->rules);
-        lists[i]->ids = job->rules + at;
+        if (n) memcpy(to + at, lists[i]->ids, n * sizeof *to);
+        lists[i]->ids = to + at;
         at += n;
     }
-    job->options.rules = NULL;
     return QKV_OK;
 }
 
@@ -187,7 +190,9 @@ static enum qkv_status job_copy(struct qkv_engine *e, struct qkv_engine_job *job
     r->biases = NULL;
     r->prompt = NULL;
     r->options = NULL;
-    return job_rules(e, job);
+    r->search = NULL;
+    o->rules = NULL;
+    return qkv_engine_copy_rules(e, &job->prompt.rules.tokens, &job->rules);
 }
 
 /* How many tokens can follow the prompt. The newest token needs no position. */
@@ -200,6 +205,7 @@ static void job_limit(const struct qkv_engine *e, struct qkv_engine_job *job) {
 }
 
 static enum qkv_status job_answers(struct qkv_engine *e, struct qkv_engine_job *job) {
+    if (job->search) return qkv_engine_search_answers(e, job);
     job->answers = qkv_allocate(e->ctx, job->request.answers, sizeof *job->answers);
     if (!job->answers) return QKV_MEMORY;
     job->unended = job->request.answers;
@@ -276,7 +282,8 @@ static enum qkv_status job_make(struct qkv_engine *e, struct qkv_engine_job *job
                            : qkv_prompt_read(e->model, prompt, size, &job->options, &job->prompt);
     if (status) return status;
     job_limit(e, job);
-    if (!job->prompt.skipped) status = request_fits(e, job);
+    if (job->request.search) status = qkv_engine_search_make(e, job);
+    if (!status && !job->prompt.skipped) status = request_fits(e, job);
     if (!status) status = job_copy(e, job);
     return status ? status : job_answers(e, job);
 }
@@ -319,7 +326,7 @@ bool qkv_engine_cancel(struct qkv_engine *e, uint64_t id) {
     for (size_t i = 0; i < job->request.answers; i++) {
         struct qkv_engine_answer *a = &job->answers[i];
         if (a->ended) continue;
-        struct qkv_engine_told *told = qkv_engine_tell(e, a), none = {0};
+        struct qkv_engine_told *told = qkv_engine_search_tells(a) ? qkv_engine_tell(e, a) : NULL, none = {0};
         qkv_engine_end(e, a, QKV_FINISH_CANCELLED, told ? told : &none);
     }
     qkv_engine_sweep(e);

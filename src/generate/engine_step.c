@@ -13,6 +13,7 @@ enum { STEP_LEAST = 16 };
 
 /* Tokens of an answer that the model has not read. */
 static size_t unread(const struct qkv_engine *e, const struct qkv_engine_answer *a) {
+    if (a->job->search) return qkv_engine_search_unread(e, a);
     return a->count - e->decoder->reached[a->row];
 }
 
@@ -41,8 +42,10 @@ static bool pages_suffice(const struct qkv_engine *e, const struct qkv_engine_an
 /* Gives waiting answers rows, the oldest first; none overtakes one that waits for memory. */
 static void step_admit(struct qkv_engine *e) {
     const size_t most = e->state.running ? e->step / 2 : e->step; /* of sources */
-    for (struct qkv_engine_job *job = e->jobs; job && e->state.waiting; job = job->next)
-        for (size_t i = 0; i < job->request.answers; i++) {
+    for (struct qkv_engine_job *job = e->jobs; job && e->state.waiting; job = job->next) {
+        const bool searches = job->search && job->unended && job->answers[0].row == QKV_ENGINE_NO_ROW;
+        if (searches && !qkv_engine_search_enter(e, job, most)) return;
+        for (size_t i = 0; i < job->request.answers && !job->search; i++) {
             struct qkv_engine_answer *a = &job->answers[i];
             const size_t row = free_row(e);
             if (row == e->row_count) return;
@@ -59,6 +62,7 @@ static void step_admit(struct qkv_engine *e) {
             qkv_engine_leave(e, a);
             return;
         }
+    }
 }
 
 /* ---- the batch --------------------------------------------------------------------------------------------------- */
@@ -100,6 +104,7 @@ static struct qkv_engine_answer *oldest_prompt(const struct qkv_engine *e, size_
  * the shortest prompts get theirs first. */
 static size_t step_choose(struct qkv_engine *e) {
     size_t tokens = 0, left;
+    qkv_engine_searches_share(e);
     memset(e->counts, 0, e->row_count * sizeof *e->counts);
     for (size_t r = 0; r < e->row_count; r++)
         if (e->rows[r] && unread(e, e->rows[r]) == 1) tokens += e->counts[r] = piece_most(e, e->rows[r], 1);
@@ -151,7 +156,7 @@ static size_t step_list(struct qkv_engine *e) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* The youngest running answer, which is not the only one; NULL: there is no other. */
+/* The youngest running answer, which is not the only one, nor one of the only search; NULL: there is no other. */
 static struct qkv_engine_answer *youngest(const struct qkv_engine *e) {
     struct qkv_engine_answer *found = NULL;
     size_t running = 0;
@@ -161,7 +166,8 @@ static struct qkv_engine_answer *youngest(const struct qkv_engine *e) {
         running++;
         if (!found || a->job->id > found->job->id || (a->job == found->job && a->index > found->index)) found = a;
     }
-    return running > 1 ? found : NULL;
+    const size_t own = found && found->job->search ? found->job->request.answers : 1;
+    return running > own ? found : NULL;
 }
 
 /* Grows the rows; where pages are missing, pages of the past are given away, then answers are put off. *scored: tokens
@@ -178,7 +184,10 @@ static enum qkv_status step_grow(struct qkv_engine *e, size_t *tokens, size_t *s
         if (!qkv_engine_forget_one(e)) {
             struct qkv_engine_answer *last = youngest(e);
             if (!last) return status;
-            qkv_engine_leave(e, last);
+            if (last->job->search)
+                qkv_engine_search_leave(e, last->job);
+            else
+                qkv_engine_leave(e, last);
             e->state.put_off++;
         }
         qkv_forgive(e->ctx);
@@ -253,6 +262,15 @@ static enum qkv_status step_tell_row(struct qkv_engine *e, struct qkv_engine_ans
     return status;
 }
 
+/* The first hypothesis of a search takes the step of all, whose scores follow its own. */
+static void step_tell_search(struct qkv_engine *e, struct qkv_engine_answer *a, size_t *next) {
+    const float *scores = e->decoder->scores + *next * (size_t)e->model->spec.vocab;
+    if (!a->made) qkv_engine_keep(e, a);
+    if (a->index || e->decoder->reached[a->row] < a->count) return;
+    *next += a->job->search->beam.live;
+    qkv_engine_search_step(e, a->job, scores);
+}
+
 static enum qkv_status step_tell(struct qkv_engine *e) {
     enum qkv_status first = QKV_OK;
     size_t next = 0;
@@ -261,6 +279,10 @@ static enum qkv_status step_tell(struct qkv_engine *e) {
         const size_t count = e->counts[r];
         if (!a || !count) continue;
         e->state.prompt_tokens += a->made ? 0 : count;
+        if (a->job->search) {
+            step_tell_search(e, a, &next);
+            continue;
+        }
         qkv_engine_keep(e, a);
         const enum qkv_status status = step_tell_row(e, a, e->decoder->reached[r] - count, count, &next);
         if (!first) first = status;

@@ -60,8 +60,7 @@ enum qkv_status qkv_search_check_model(struct qkv_model *model, const char *doin
     return QKV_OK;
 }
 
-static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_spec *spec,
-                                     const struct qkv_search_options *o) {
+enum qkv_status qkv_search_check(struct qkv_context *ctx, size_t context, const struct qkv_search_options *o) {
     char shown[QKV_REAL_TEXT];
     if (o->beam < 1 || o->beam > 65536)
         return qkv_fail(ctx, QKV_ARGUMENT, "beam is %zu; it must be from 1 (greedy) to 65536", o->beam);
@@ -75,10 +74,10 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_s
     if (!isfinite(o->length_penalty))
         return qkv_fail(ctx, QKV_ARGUMENT, "length_penalty is %s; it must be from -1.7e308 to 1.7e308 (0: off)",
                         qkv_real_text(shown, o->length_penalty));
-    if (o->max_tokens > (size_t)spec->context - 1 && o->max_tokens)
+    if (o->max_tokens > context - 1 && o->max_tokens)
         return qkv_fail(ctx, QKV_ARGUMENT,
-                        "max_tokens is %zu, but the model's context of %d holds %d after the beginning; give less",
-                        o->max_tokens, spec->context, spec->context - 1);
+                        "max_tokens is %zu, but the model's context of %zu holds %zu after the beginning; give less",
+                        o->max_tokens, context, context - 1);
     if (o->batch > 65536)
         return qkv_fail(ctx, QKV_ARGUMENT, "batch is %zu; it must be from 0 to 65536 (0: %d)", o->batch, BATCH);
     if (!qkv_stopping_name(o->stopping))
@@ -237,9 +236,13 @@ static enum qkv_status run_window(struct search *s, size_t first, size_t count) 
     for (size_t i = 0; i < count && !status; i++) {
         status = check_source(s, first + i);
         if (!status)
-            status = qkv_beam_create(&s->rules, first + i, number_of(s, first + i),
-                                     (struct qkv_token_list){s->sources[first + i], s->lengths[first + i]},
-                                     longest_target(s, first + i), &s->beams[i]);
+            status = qkv_beam_create(&s->rules,
+                                     &(struct qkv_beam_start){.source = first + i,
+                                                              .number = number_of(s, first + i),
+                                                              .prompt = {&s->rules.ids.begin, 1},
+                                                              .ids = {s->sources[first + i], s->lengths[first + i]},
+                                                              .max_length = longest_target(s, first + i)},
+                                     &s->beams[i]);
     }
     for (size_t i = 0, batch; i < count && !status; i += batch) {
         batch = count - i < s->batch ? count - i : s->batch;
@@ -308,12 +311,10 @@ static void search_clear(struct search *s) {
     free(s->next);
 }
 
-/* Sets the rules of all texts. */
-static enum qkv_status search_rule(struct search *s) {
-    struct qkv_search_rules *rules = &s->rules;
+enum qkv_status qkv_search_rule(struct qkv_model *model, struct qkv_search_rules *rules) {
     const struct qkv_search_options *o = rules->options;
     struct qkv_score_rules *score = &rules->score;
-    enum qkv_status status = qkv_rules_take(s->model, o->rules, &score->tokens);
+    enum qkv_status status = qkv_rules_take(model, o->rules, &score->tokens);
     if (o->no_repeat) score->tokens.no_repeat = o->no_repeat;
     score->penalty = o->sample ? 1 : o->sampling.repeat_penalty;
     score->penalty_last = (size_t)o->sampling.repeat_last;
@@ -337,9 +338,9 @@ enum qkv_status qkv_search_run(struct qkv_model *model, const struct qkv_search_
                        .sources = job->sources,
                        .lengths = job->lengths};
     enum qkv_status status = qkv_search_check_model(model, "searching");
-    if (!status) status = check_options(ctx, qkv_model_spec(model), job->options);
+    if (!status) status = qkv_search_check(ctx, (size_t)qkv_model_spec(model)->context, job->options);
     if (!status) status = check_ids(&s);
-    if (!status) status = search_rule(&s);
+    if (!status) status = qkv_search_rule(model, &s.rules);
     if (status || job->count == 0) return status;
     status = search_start(&s, job->count, &window);
     for (size_t first = 0; first < job->count && !status; first += window) {

@@ -36,6 +36,10 @@ struct qkv_search_job {
     void *user;
 };
 enum qkv_status qkv_search_run(struct qkv_model *model, const struct qkv_search_job *job);
+/* Checks options of a search in a context of so many positions. */
+enum qkv_status qkv_search_check(struct qkv_context *ctx, size_t context, const struct qkv_search_options *options);
+/* Sets the rules of all texts, and `most`, by the options and ids of `rules`. */
+enum qkv_status qkv_search_rule(struct qkv_model *model, struct qkv_search_rules *rules);
 /* Fills ids and vocab of a job from the generation settings of the model's folder, else from its tokenizer. The ids
  * point into the model, or into the job. */
 enum qkv_status qkv_search_find_ids(struct qkv_model *model, struct qkv_search_job *job);
@@ -51,7 +55,8 @@ struct qkv_beam {
     size_t source, number;           /* its index, and its number for seeds */
     size_t max_length;               /* the maximum number of tokens of the target, its end included */
     size_t live, length;             /* running hypotheses, and their tokens so far */
-    int32_t *ids, *next_ids;         /* (width,1+max_length) each: the begin, then the tokens */
+    size_t begun;                    /* tokens that each of them begins with */
+    int32_t *ids, *next_ids;         /* (width,begun+max_length) each: these, then the tokens */
     double *sums;                    /* (width): their log-probabilities */
     size_t *lanes;                   /* (width): in sampling, the hypothesis of each row */
     size_t *parents;                 /* (width) */
@@ -61,13 +66,20 @@ struct qkv_beam {
     int32_t *once;                   /* (source): its ids, each once */
     struct qkv_hypothesis *finished; /* (width), best first; their ids are in finished_ids */
     size_t finished_count;
-    int32_t *finished_ids; /* (width,1+max_length) */
+    int32_t *finished_ids; /* (width,begun+max_length) */
     bool broken;           /* a score was not finite */
     void *memory;
 };
-/* ids: those of the source, which stay until the beam is freed. */
-enum qkv_status qkv_beam_create(const struct qkv_search_rules *rules, size_t source, size_t number,
-                                struct qkv_token_list ids, size_t max_length, struct qkv_beam *beam);
+struct qkv_beam_start {
+    size_t source, number;
+    struct qkv_token_list prompt; /* what hypotheses begin with: the begin of targets, or the prompt of a decoder */
+    struct qkv_token_list ids;    /* those of the source; they stay until the beam is freed */
+    size_t max_length;
+};
+enum qkv_status qkv_beam_create(const struct qkv_search_rules *rules, const struct qkv_beam_start *start,
+                                struct qkv_beam *beam);
+/* The ids of a live hypothesis, with those that it begins with; there are begun + length. */
+const int32_t *qkv_beam_ids(const struct qkv_beam *beam, size_t row);
 void qkv_beam_free(struct qkv_beam *beam);
 /* What the step `candidates` reads of a source, with the scores (live,V); at the first step (1,V). changed: scratch of
  * the step, or NULL. */

@@ -168,6 +168,9 @@ enum qkv_status qkv_decoder_take_scores(struct qkv_decoder *decoder, size_t rows
 enum qkv_status qkv_decoder_grow(struct qkv_decoder *decoder, const struct qkv_decoder_input *input);
 /* The same as qkv_decoder_select, but without the scores: for callers that append next. */
 enum qkv_status qkv_decoder_move(struct qkv_decoder *decoder, const size_t *from, size_t count);
+/* The same for rows from `first` on, of which there are `width`, without the checks: row first + i continues row
+ * first + from[i], for i < count; the others become empty. */
+void qkv_decoder_move_rows(struct qkv_decoder *decoder, size_t first, const size_t *from, size_t count, size_t width);
 /* Drops all positions of a row from `length` on, and all scores. */
 void qkv_decoder_shorten(struct qkv_decoder *decoder, size_t row, size_t length);
 

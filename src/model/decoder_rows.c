@@ -53,6 +53,18 @@ enum qkv_status qkv_decoder_move(struct qkv_decoder *d, const size_t *from, size
     return QKV_OK;
 }
 
+void qkv_decoder_move_rows(struct qkv_decoder *d, size_t first, const size_t *from, size_t count, size_t width) {
+    for (size_t i = 0; i < count; i++)
+        qkv_page_list_fork(d->pool, &d->next_lists[first + i], &d->lists[first + from[i]]);
+    for (size_t r = first; r < first + width; r++) {
+        qkv_page_list_truncate(d->pool, &d->lists[r], 0);
+        const struct qkv_page_list list = d->lists[r];
+        d->lists[r] = d->next_lists[r];
+        d->next_lists[r] = list;
+        d->reached[r] = d->lists[r].length;
+    }
+}
+
 enum qkv_status qkv_decoder_select(struct qkv_decoder *d, const size_t *from, size_t count) {
     QKV_CALL(d ? d->model->ctx : NULL);
     QKV_NEED(qkv_call, d);

@@ -67,6 +67,30 @@ mean=$(grep -F '"echo"' answers.jsonl | grep -oE '"token_logprobs": \[[^]]*' | t
 awk -v a="$loss" -v b="$mean" 'BEGIN {d = a - b; exit !(d < 1e-5 && d > -1e-5)}' ||
     fail "echo gives the loss $mean, qkv eval $loss"
 
+# ---- encoder-decoders, and beams ----
+pair=$SOURCE/tests/golden/beams/t5
+cat >requests.jsonl <<'END'
+{"custom_id": "greedy", "prompt": "t5 t9 t12 t20", "max_tokens": 12, "temperature": 0}
+{"custom_id": "beams", "prompt": "t5 t9 t12 t20", "max_tokens": 12, "use_beam_search": true, "best_of": 4, "n": 2}
+{"custom_id":"short","prompt":"t7 t9","max_tokens":9,"use_beam_search":true,"best_of":3,"length_penalty":-1}
+{"custom_id":"true","prompt":"t7 t9","max_tokens":9,"use_beam_search":true,"best_of":3,"early_stopping":true}
+{"custom_id": "drawn", "prompt": "t5", "use_beam_search": true, "temperature": 0.5}
+{"custom_id": "alone", "prompt": "t5", "best_of": 4}
+{"custom_id": "wide", "prompt": "t5", "use_beam_search": true, "best_of": 5}
+END
+texts() { grep -F "\"custom_id\": \"$1\"" answers.jsonl | grep -oE '"text": "[^"]*"' | cut -d'"' -f4; }
+"$QKV" batch "$pair" --input requests.jsonl --output answers.jsonl --force --rows 4 >out 2>err
+same $? 1 "the exit code where beams are refused"
+beams() { "$QKV" translate "$pair" -q --beam "$@"; }
+same "$(texts greedy)" "$("$QKV" translate "$pair" "t5 t9 t12 t20" -q --max-tokens 12)" "a greedy target"
+same "$(texts beams)" "$(beams 4 "t5 t9 t12 t20" --n-best 2 --max-tokens 12 --length-penalty 1 \
+    --early-stopping false | cut -f4)" "targets of beams"
+same "$(texts short)" "$(beams 3 "t7 t9" --max-tokens 9 --length-penalty -1 --early-stopping false)" "short beams"
+same "$(texts true)" "$(beams 3 "t7 t9" --max-tokens 9 --length-penalty 1 --early-stopping true)" "beams that stop early"
+grep -F '"drawn"' answers.jsonl | grep -qF 'a search with beams has no temperature' || fail "beams with a temperature"
+grep -F '"alone"' answers.jsonl | grep -qF 'add use_beam_search true' || fail "best_of without beams"
+grep -F '"wide"' answers.jsonl | grep -qF 'needs as many rows' || fail "more beams than rows"
+
 # ---- faults of requests are answers ----
 cat >requests.jsonl <<'END'
 {"custom_id": "field", "prompt": "a", "max_tokenz": 3}

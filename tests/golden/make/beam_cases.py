@@ -1,4 +1,4 @@
-"""Texts that transformers' generate() writes with small random models: beams of T5, BART and Marian, and greedy choices with the same rules.
+"""Texts that transformers' generate() writes with small random models: beams of T5, BART, Marian and Llama, and greedy choices with the same rules.
 
 usage: beam_cases.py OUT [SEED [NAME...]]     (python with torch, transformers 5, tokenizers; no network, one thread)
 
@@ -67,6 +67,11 @@ SETTINGS = {
    BART_END | dict(num_beams=6, max_length=10, forced_bos_token_id=12, begin_suppress_tokens=[4, 5, 6, 30, 31], min_new_tokens=3),
    dict(num_beams=2, max_length=18, length_penalty=1.5, early_stopping=False, suppress_tokens=[0, 1, 3]),
    dict(num_beams=8, max_length=14, no_repeat_ngram_size=1, bad_words_ids=[[8, 9], [2]]))],
+ 'llama': [dict(bos_token_id=1, eos_token_id=[2, 35], pad_token_id=0) | s for s in (
+   dict(num_beams=4, max_new_tokens=14),
+   dict(num_beams=5, max_new_tokens=12, length_penalty=0.6, early_stopping='never', no_repeat_ngram_size=2),
+   dict(num_beams=3, max_length=22, early_stopping=True, length_penalty=2.0, min_length=14, repetition_penalty=1.2),
+   dict(num_beams=2, max_new_tokens=12, length_penalty=0.0, encoder_repetition_penalty=1.5, suppress_tokens=[7, 11, 23], min_new_tokens=4))],
  'marian': [MARIAN | MARIAN_BAD | s for s in (
    MARIAN_END | dict(num_beams=4, max_length=20),
    MARIAN_END | dict(num_beams=6, max_length=16, length_penalty=1.0, early_stopping=True),
