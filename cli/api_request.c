@@ -148,6 +148,7 @@ void cli_api_close(struct cli_api_request *r) {
     for (size_t i = 0; i < r->stop_count; i++) free(r->owned[i]);
     free(r->prompts);
     free(r->choices);
+    qkv_constraint_free(r->constraint);
     free(r->biases);
     free(r->stops);
     free(r->owned);

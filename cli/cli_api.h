@@ -1,5 +1,5 @@
 /* cli_api.h: requests for continuations as programs for the interface of OpenAI write them, and their answers. Requests
- * are JSON; an engine answers them. api_fields.c reads the fields, api_request.c the prompts, api_answer.c writes. */
+ * are JSON; an engine answers them. api_fields.c reads the fields, api_form.c those of constraints, api_request.c the prompts, api_answer.c writes. */
 #ifndef QKV_CLI_API_H
 #define QKV_CLI_API_H
 
@@ -14,6 +14,7 @@ struct cli_api {
     struct qkv_engine *engine;
     struct cli_talk_style style;       /* of chats */
     const char *name;                  /* of the model, in answers */
+    struct cli_api_forms *forms;       /* constraints of earlier requests; NULL: each request makes its own */
     struct qkv_generate_options usual; /* sampling, tokens and ends where a request says nothing */
 };
 
@@ -54,6 +55,7 @@ struct cli_api_request {
     const json_t *body; /* borrowed while the request is read */
     struct qkv_engine_request ask;
     struct qkv_generate_options options;
+    struct qkv_constraint *constraint; /* NULL: none */
     struct qkv_token_bias *biases;
     const char **stops;
     char **owned; /* texts of stops */
@@ -75,6 +77,13 @@ struct cli_api_request {
 
 /* Reads the fields of the body of a request: all but its prompts. False: *error says why it is refused. */
 bool cli_api_read_fields(const struct cli_api *api, struct cli_api_request *request, struct cli_api_error *error);
+/* Reads the fields that say the form of the answers. False: *error. */
+bool cli_api_read_form(const struct cli_api *api, struct cli_api_request *request, struct cli_api_error *error);
+/* Whether a field is one of these. */
+bool cli_api_is_form(const char *name);
+/* Constraints that requests share; they serve the thread of api->ctx. NULL: no memory. */
+struct cli_api_forms *cli_api_forms_open(void);
+void cli_api_forms_close(struct cli_api_forms *forms);
 /* Reads a body. `seed`: where the request has none. False: *error; close the request in both cases. */
 bool cli_api_read(const struct cli_api *api, const json_t *body, bool chat, uint64_t seed,
                   struct cli_api_request *request, struct cli_api_error *error);

@@ -25,9 +25,24 @@ static enum qkv_status make(struct qkv_context *ctx, enum qkv_constraint_kind ki
 
 /* A random expression of what both have. */
 static void random_regex(struct qkv_random *r, struct qkv_context *ctx, struct qkv_buffer *out, int depth) {
-    static const char *const atoms[] = {"a",    "b",     "c",        "\\d",  "\\w",     "\\s",      ".",    "[ab]",
-                                        "[^a]", "[b-y]", "[^\\d_]", "\xc3\xa9", "[\xc3\xa0-\xc3\xbf]", "\\.", "[\\w-]", "\\D",
-                                        "\\x{20ac}", "[^\\x{20}-\\x{2000}]"};
+    static const char *const atoms[] = {"a",
+                                        "b",
+                                        "c",
+                                        "\\d",
+                                        "\\w",
+                                        "\\s",
+                                        ".",
+                                        "[ab]",
+                                        "[^a]",
+                                        "[b-y]",
+                                        "[^\\d_]",
+                                        "\xc3\xa9",
+                                        "[\xc3\xa0-\xc3\xbf]",
+                                        "\\.",
+                                        "[\\w-]",
+                                        "\\D",
+                                        "\\x{20ac}",
+                                        "[^\\x{20}-\\x{2000}]"};
     static const char *const repeats[] = {"*", "+", "?", "{2}", "{1,3}", "{0,2}", "{2,}", "*?", "{3,7}", "{0}"};
     const size_t pieces = test_between(r, depth ? 1 : 0, 3);
     for (size_t i = 0; i < pieces; i++) {
@@ -53,8 +68,8 @@ static void random_regex(struct qkv_random *r, struct qkv_context *ctx, struct q
 }
 
 static void random_text(struct qkv_random *r, char text[64]) {
-    static const char *const pieces[] = {"a", "b", "c", "z", "1", "9", "_", " ", "\n", ".", "-", "\xc3\xa9", "\xe2\x82\xac",
-                                         "\xf0\x9f\x98\x80"};
+    static const char *const pieces[] = {
+        "a", "b", "c", "z", "1", "9", "_", " ", "\n", ".", "-", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
     *text = 0;
     for (size_t i = qkv_random_below(r, 9); i-- > 0;) strcat(text, pieces[qkv_random_below(r, TEST_COUNT(pieces))]);
 }
@@ -72,8 +87,9 @@ static void expressions_match_what_pcre2_matches(void **state) {
         random_regex(&r, ctx, &source, 3);
         assert_ok(ctx, qkv_buffer_append(ctx, &source, "", 0));
         const char *text = source.data ? source.data : "";
-        pcre2_code *code = pcre2_compile((PCRE2_SPTR)text, source.size,
-                                         PCRE2_UTF | PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_DOLLAR_ENDONLY, &error, &at, NULL);
+        pcre2_code *code =
+            pcre2_compile((PCRE2_SPTR)text, source.size,
+                          PCRE2_UTF | PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_DOLLAR_ENDONLY, &error, &at, NULL);
         assert_non_null(code);
         if (make(ctx, QKV_CONSTRAINT_REGEX, text, &c)) fail_msg("%s: %s", text, qkv_message(ctx));
         pcre2_match_data *data = pcre2_match_data_create(1, NULL);
@@ -182,7 +198,8 @@ static void refusals_name_the_place(void **state) {
          "{\"type\": \"object\", \"properties\": {\"next\": {\"$ref\": \"#\"}}, \"required\": [\"next\"]}",
          "$: it leads back to itself"},
         {QKV_CONSTRAINT_SCHEMA,
-         "{\"properties\": {\"age\": {\"type\": \"integer\", \"minimum\": 5, \"maximum\": 3}}, \"required\": [\"age\"]}",
+         "{\"properties\": {\"age\": {\"type\": \"integer\", \"minimum\": 5, \"maximum\": 3}}, \"required\": "
+         "[\"age\"]}",
          "$.properties.age: no text can meet it: no integer"},
         {QKV_CONSTRAINT_SCHEMA, "{\"properties\": {\"a\": {\"items\": {\"multipleOf\": 3}}}}",
          "$.properties.a.items: \"multipleOf\""},
@@ -193,15 +210,19 @@ static void refusals_name_the_place(void **state) {
         {QKV_CONSTRAINT_SCHEMA, "{\"$ref\": \"http://example.com/a\"}", "same schema"},
         {QKV_CONSTRAINT_SCHEMA, "{\"$ref\": \"#/$defs/none\"}", "names no schema"},
         {QKV_CONSTRAINT_SCHEMA, "{\"required\": \"a\"}", "$: required must be a list of texts"},
-        {QKV_CONSTRAINT_SCHEMA, "{\"oneOf\": [{\"type\": \"integer\"}, {\"type\": \"number\"}]}", "both oneOf[0] and oneOf[1]"},
-        {QKV_CONSTRAINT_SCHEMA, "{\"allOf\": [{\"pattern\": \"a\"}, {\"pattern\": \"b\"}]}", "two different \"pattern\""},
+        {QKV_CONSTRAINT_SCHEMA, "{\"oneOf\": [{\"type\": \"integer\"}, {\"type\": \"number\"}]}",
+         "both oneOf[0] and oneOf[1]"},
+        {QKV_CONSTRAINT_SCHEMA, "{\"allOf\": [{\"pattern\": \"a\"}, {\"pattern\": \"b\"}]}",
+         "two different \"pattern\""},
         {QKV_CONSTRAINT_SCHEMA, "{\"allOf\": [{\"$ref\": \"#\"}]}", "leads back to itself"},
         {QKV_CONSTRAINT_SCHEMA, "false", "$: no text can meet it: the schema is false"},
         {QKV_CONSTRAINT_SCHEMA, "{\"enum\": [1, 2], \"type\": \"string\"}", "none of its constants"},
         {QKV_CONSTRAINT_SCHEMA, "{\"minLength\": 3, \"maxLength\": 2}", "minLength 3 is greater than maxLength 2"},
-        {QKV_CONSTRAINT_SCHEMA, "{\"minItems\": 2, \"prefixItems\": [true], \"items\": false}", "at least 2 and at most 1"},
+        {QKV_CONSTRAINT_SCHEMA, "{\"minItems\": 2, \"prefixItems\": [true], \"items\": false}",
+         "at least 2 and at most 1"},
         {QKV_CONSTRAINT_SCHEMA, "{\"uniqueItems\": true}", "\"uniqueItems\""},
-        {QKV_CONSTRAINT_SCHEMA, "{\"required\": [\"b\"], \"properties\": {\"a\": true}, \"additionalProperties\": false}",
+        {QKV_CONSTRAINT_SCHEMA,
+         "{\"required\": [\"b\"], \"properties\": {\"a\": true}, \"additionalProperties\": false}",
          "properties does not name"},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
@@ -237,8 +258,10 @@ static void schemas_allow_what_a_validator_accepts(void **state) {
         for (int valid = 0; valid < 2; valid++)
             json_array_foreach(json_object_get(one, valid ? "written" : "invalid"), k, text) {
                 bool whole;
-                assert_ok(ctx, qkv_constraint_check(ctx, c, json_string_value(text), json_string_length(text), &whole, NULL));
-                if (whole != valid) fail_msg("%s: %s is %s", schema, json_string_value(text), whole ? "allowed" : "refused");
+                assert_ok(
+                    ctx, qkv_constraint_check(ctx, c, json_string_value(text), json_string_length(text), &whole, NULL));
+                if (whole != valid)
+                    fail_msg("%s: %s is %s", schema, json_string_value(text), whole ? "allowed" : "refused");
                 written += valid, wrong += !valid;
             }
         qkv_constraint_free(c);
@@ -256,8 +279,9 @@ static void schemas_allow_what_a_validator_accepts(void **state) {
 static struct qkv_tokenizer *random_vocabulary(struct qkv_context *ctx, struct qkv_random *r, size_t count) {
     struct qkv_tokenizer *t;
     struct qkv_tokenizer_options options = {.size = sizeof options, .kind = QKV_TOKENIZER_BYTES};
-    static const char *const parts[] = {"a",  "b", "\"", "{",  "}", ":",  ",",     "[",   "]",  " ",  "\n",    "x",
-                                        "12", "0", "-",  "\\", "u", "te", "true", "null", "\xc3", "\xa9", "\xe2\x82\xac"};
+    static const char *const parts[] = {"a", "b",  "\"",   "{",    "}",    ":",    ",",           "[",
+                                        "]", " ",  "\n",   "x",    "12",   "0",    "-",           "\\",
+                                        "u", "te", "true", "null", "\xc3", "\xa9", "\xe2\x82\xac"};
     assert_ok(ctx, qkv_tokenizer_train(ctx, &options, NULL, 0, &t));
     while (t->count < count) {
         char text[256] = "";
@@ -292,7 +316,8 @@ static void compare_masks(struct qkv_context *ctx, struct qkv_random *r, struct 
             assert_ok(ctx, qkv_constraint_check(ctx, c, text.data, text.size, NULL, &begins));
             text.size = before;
             const bool bit = allowed.bits[id / 64] >> id % 64 & 1;
-            if (bit != begins) fail_msg("after \"%.*s\", token %zu \"%s\": %d", (int)text.size, text.data, id, bytes, bit);
+            if (bit != begins)
+                fail_msg("after \"%.*s\", token %zu \"%s\": %d", (int)text.size, text.data, id, bytes, bit);
             if (bit && qkv_random_below(r, ++choices) == 0) ids[n] = (int32_t)id;
         }
         if (!choices) break;
@@ -315,7 +340,8 @@ static const struct {
     {QKV_CONSTRAINT_CHOICES, "[\"ab\", \"abc\", \" x12\", \"te\"]"},
     {QKV_CONSTRAINT_JSON, NULL},
     {QKV_CONSTRAINT_SCHEMA, "{\"type\": \"string\", \"maxLength\": 50}"},
-    {QKV_CONSTRAINT_SCHEMA, "{\"type\": \"array\", \"items\": {\"type\": \"string\", \"minLength\": 30}, \"maxItems\": 40}"},
+    {QKV_CONSTRAINT_SCHEMA,
+     "{\"type\": \"array\", \"items\": {\"type\": \"string\", \"minLength\": 30}, \"maxItems\": 40}"},
     {QKV_CONSTRAINT_SCHEMA, "{\"properties\": {\"a\": {\"type\": \"integer\"}, \"b\": {\"$ref\": \"#\"}}}"},
 };
 

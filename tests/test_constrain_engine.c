@@ -20,9 +20,10 @@ static const struct {
 } wanted[] = {
     {QKV_CONSTRAINT_REGEX, "[a-f]{2,6}-(\\d{1,3}|x)"},
     {QKV_CONSTRAINT_CHOICES, "[\"yes\", \"no\", \"yes and no\", \"perhaps \xe2\x82\xac\"]"},
-    {QKV_CONSTRAINT_SCHEMA, "{\"properties\": {\"name\": {\"type\": \"string\", \"maxLength\": 8}, \"age\": {\"type\": "
-                            "\"integer\", \"minimum\": 0, \"maximum\": 130}, \"tags\": {\"type\": \"array\", \"items\": "
-                            "{\"enum\": [\"a\", \"b\"]}, \"maxItems\": 3}}, \"required\": [\"name\", \"age\"]}"},
+    {QKV_CONSTRAINT_SCHEMA,
+     "{\"properties\": {\"name\": {\"type\": \"string\", \"maxLength\": 8}, \"age\": {\"type\": "
+     "\"integer\", \"minimum\": 0, \"maximum\": 130}, \"tags\": {\"type\": \"array\", \"items\": "
+     "{\"enum\": [\"a\", \"b\"]}, \"maxItems\": 3}}, \"required\": [\"name\", \"age\"]}"},
     {QKV_CONSTRAINT_JSON, NULL},
 };
 

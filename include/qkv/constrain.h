@@ -1,5 +1,5 @@
-/* qkv/constrain.h: texts of a given form, such as JSON of a schema; a part of qkv.h, which includes it. Experimental: all
- * of it may change.
+/* qkv/constrain.h: texts of a given form, such as JSON of a schema; a part of qkv.h, which includes it. Experimental:
+ * all of it may change.
  *
  * A constraint says which texts may be generated. Before each choice of a token, all tokens that no allowed text could
  * continue with get the score -inf; end tokens are among the others where the text may end. So a generation that ends
@@ -52,13 +52,16 @@ static inline struct qkv_constraint_options qkv_constraint_defaults(void) {
     qkv_constraint_options_init(&options, sizeof options);
     return options;
 }
-/* Experimental: makes a constraint. Nothing of `options` is used later. The sentence of a failure names the place in the
- * schema, as $.properties.age, or in the expression. It fails for what the library cannot keep to, for a constraint that
- * no text meets, and for a schema whose values never end. A constraint works with any model; it serves one thread at a
- * time. Fails with QKV_ARGUMENT, QKV_FORMAT, QKV_MEMORY. */
+/* Experimental: makes a constraint. Nothing of `options` is used later. The sentence of a failure names the place in
+ * the schema, as $.properties.age, or in the expression. It fails for what the library cannot keep to, for a constraint
+ * that no text meets, and for a schema whose values never end. A constraint works with any model; it serves one thread
+ * at a time. Fails with QKV_ARGUMENT, QKV_FORMAT, QKV_MEMORY. */
 QKV_API enum qkv_status qkv_constraint_create(struct qkv_context *ctx, const struct qkv_constraint_options *options,
                                               struct qkv_constraint **out);
-/* Experimental: frees a constraint. Engines that still use it hold it themselves. NULL is allowed. */
+/* Experimental: makes the caller one more owner, who frees it too; returns the constraint. NULL is allowed. Any
+ * thread. */
+QKV_API struct qkv_constraint *qkv_constraint_hold(struct qkv_constraint *constraint);
+/* Experimental: frees a constraint when its last owner does. Engines own those of their requests. NULL is allowed. */
 QKV_API void qkv_constraint_free(struct qkv_constraint *constraint);
 /* Experimental: sets *whole to whether a text of `size` bytes is allowed, and *begins to whether an allowed text begins
  * with it. Either may be NULL. Fails with QKV_ARGUMENT where a limit of the constraint is reached, QKV_MEMORY. */

@@ -123,7 +123,7 @@ struct qkv_masks {
     uint32_t newest, oldest;
 };
 struct qkv_constraint {
-    size_t users; /* who hold it: it is freed with the last of them */
+    atomic_size_t owners; /* it is freed by the last of them */
     struct qkv_program program;
     struct qkv_machine machine;
     struct qkv_masks masks;
@@ -159,7 +159,5 @@ enum qkv_status qkv_constraint_allowed(struct qkv_context *ctx, struct qkv_const
 enum qkv_status qkv_constraint_is_last(struct qkv_context *ctx, struct qkv_constraint *c,
                                        const struct qkv_constrained_text *text, struct qkv_constraint_place *place,
                                        bool *last);
-/* One more user. */
-struct qkv_constraint *qkv_constraint_hold(struct qkv_constraint *c);
 
 #endif

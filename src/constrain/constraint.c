@@ -97,7 +97,7 @@ enum qkv_status qkv_constraint_create(struct qkv_context *ctx, const struct qkv_
     if (status) return status;
     struct qkv_constraint *c = qkv_allocate(ctx, 1, sizeof *c);
     if (!c) return QKV_MEMORY;
-    c->users = 1;
+    atomic_init(&c->owners, 1);
     c->memory = own.memory ? own.memory : MEMORY;
     status = constraint_make(ctx, c, &own);
     if (status)
@@ -108,12 +108,12 @@ enum qkv_status qkv_constraint_create(struct qkv_context *ctx, const struct qkv_
 }
 
 struct qkv_constraint *qkv_constraint_hold(struct qkv_constraint *c) {
-    if (c) c->users++;
+    if (c) atomic_fetch_add(&c->owners, 1);
     return c;
 }
 
 void qkv_constraint_free(struct qkv_constraint *c) {
-    if (!c || --c->users) return;
+    if (!c || atomic_fetch_sub(&c->owners, 1) > 1) return;
     qkv_machine_free(&c->machine);
     qkv_program_free(&c->program);
     free(c->masks.bits), free(c->masks.entries), free(c->first_bits);

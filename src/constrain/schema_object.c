@@ -18,6 +18,7 @@ struct object {
     size_t count;
     const json_t *additional; /* NULL: nothing is said */
     bool open;                /* there may be others */
+    bool unmet;               /* one is required that there may not be */
 };
 
 static bool object_requires(const json_t *schema, const char *name) {
@@ -77,9 +78,12 @@ static void object_list(struct object *o) {
         size_t k = 0;
         while (k < o->count && strcmp(o->members[k].name, name) != 0) k++;
         if (k < o->count) continue;
-        if (json_is_false(o->additional))
+        if (json_is_false(o->additional)) {
             qkv_schema_never(
                 r, "it requires \"%.40s\", which properties does not name, and additionalProperties is false", name);
+            o->unmet = true;
+            return;
+        }
         object_add(o, name, object_additional(o), true);
     }
 }
@@ -144,9 +148,10 @@ uint32_t qkv_schema_object(struct qkv_schema_reader *r, const json_t *schema, co
     object_list(&o);
     o.open = o.additional ? !json_is_false(o.additional) : r->open || !json_object_get(schema, "properties");
     uint32_t content = QKV_NODE_NEVER;
-    if (!g->status && object_check(&o)) content = object_members(&o);
+    if (!g->status && !o.unmet && object_check(&o)) content = object_members(&o);
     for (size_t i = 0; i < o.count; i++) required |= o.members[i].required;
     free(o.members);
+    if (o.unmet) return QKV_NODE_NEVER;
     content = qkv_node_cat(g, content, space);
     if (!required) content = qkv_node_option(g, content);
     content = qkv_node_cat(g, space, qkv_node_cat(g, content, qkv_node_byte(g, '}')));
