@@ -80,8 +80,8 @@ struct qkv_machine {
     struct qkv_machine_work { /* of one closure */
         uint64_t *items;
         size_t count, capacity;
-        uint64_t *seen; /* hash table: configuration + 1 */
-        size_t seen_count;
+        uint64_t *seen;                   /* hash table: configuration + 1 */
+        size_t seen_count, seen_capacity; /* of the closure that is made; of the memory */
     } work;
     enum qkv_status status; /* of the step that failed */
     bool full;              /* it failed for the limit of memory: the same step may do after qkv_machine_clear */

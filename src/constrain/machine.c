@@ -105,16 +105,38 @@ static uint32_t machine_frame(struct qkv_context *ctx, struct qkv_machine *m, st
 
 /* ---- closures ---------------------------------------------------------------------------------------------------- */
 
-static void work_begin(struct qkv_machine_work *w) {
+/* Begins with a table that has room; its memory stays for the next one. */
+static bool work_begin(struct qkv_context *ctx, struct qkv_machine *m) {
+    struct qkv_machine_work *w = &m->work;
     w->count = 0;
+    if (!w->seen) w->seen = qkv_allocate(ctx, w->seen_capacity = SMALL_TABLE, sizeof *w->seen);
+    if (!w->seen) machine_fail(m, QKV_MEMORY);
     w->seen_count = SMALL_TABLE;
-    memset(w->seen, 0, SMALL_TABLE * sizeof *w->seen);
+    if (w->seen) memset(w->seen, 0, SMALL_TABLE * sizeof *w->seen);
+    return w->seen != NULL;
 }
 
 static void seen_put(struct qkv_machine_work *w, uint64_t config) {
     size_t at = mix(config) & (w->seen_count - 1);
     while (w->seen[at]) at = (at + 1) & (w->seen_count - 1);
     w->seen[at] = config + 1;
+}
+
+/* Makes the table of seen configurations twice as large. */
+static void seen_grow(struct qkv_context *ctx, struct qkv_machine *m) {
+    struct qkv_machine_work *w = &m->work;
+    if (2 * w->seen_count > w->seen_capacity) {
+        uint64_t *seen = qkv_reallocate(ctx, w->seen, 2 * w->seen_count, sizeof *seen);
+        if (!seen) {
+            machine_fail(m, QKV_MEMORY);
+            return;
+        }
+        w->seen = seen;
+        w->seen_capacity = 2 * w->seen_count;
+    }
+    w->seen_count *= 2;
+    memset(w->seen, 0, w->seen_count * sizeof *w->seen);
+    for (size_t i = 0; i < w->count; i++) seen_put(w, w->items[i]);
 }
 
 /* Adds a configuration, unless it was added before. */
@@ -130,14 +152,15 @@ static void work_add(struct qkv_context *ctx, struct qkv_machine *m, uint32_t op
                              QKV_CONSTRAIN_CONFIGS);
         return;
     }
-    w->items[w->count++] = config;
-    if (2 * w->count < w->seen_count) {
-        seen_put(w, config);
+    uint64_t *items = qkv_list_room(ctx, w->items, &w->capacity, w->count, 1, sizeof *items);
+    if (!items) {
+        machine_fail(m, QKV_MEMORY);
         return;
     }
-    w->seen_count *= 2;
-    memset(w->seen, 0, w->seen_count * sizeof *w->seen);
-    for (size_t i = 0; i < w->count; i++) seen_put(w, w->items[i]);
+    w->items = items;
+    items[w->count++] = config;
+    seen_put(w, config);
+    if (2 * w->count >= w->seen_count) seen_grow(ctx, m);
 }
 
 /* A loop with min to max turns left: leaves it, or begins a turn. */
@@ -201,7 +224,7 @@ static void work_close(struct qkv_context *ctx, struct qkv_machine *m, bool *acc
     for (size_t i = 0; i < w->count; i++)
         if (m->program->ops[w->items[i] >> 32].kind == QKV_OP_SET) w->items[n++] = w->items[i];
     w->count = n;
-    qsort(w->items, n, sizeof *w->items, config_order);
+    if (n) qsort(w->items, n, sizeof *w->items, config_order);
 }
 
 /* ---- states ------------------------------------------------------------------------------------------------------ */
@@ -245,7 +268,7 @@ static uint32_t machine_state(struct qkv_context *ctx, struct qkv_machine *m, bo
     }
     const uint32_t state = (uint32_t)m->state_count++;
     m->states[state] = (struct qkv_state){.first = m->config_count, .count = (uint32_t)w->count, .accepts = accepts};
-    memcpy(m->configs + m->config_count, w->items, w->count * sizeof *w->items);
+    if (w->count) memcpy(m->configs + m->config_count, w->items, w->count * sizeof *w->items);
     m->config_count += w->count;
     memset(m->steps + (size_t)state * m->program->classes, 0, m->program->classes * sizeof *m->steps);
     return m->state_slots[at] = state;
@@ -262,7 +285,7 @@ uint32_t qkv_machine_compute(struct qkv_context *ctx, struct qkv_machine *m, uin
     if (state < QKV_STATE_FIRST) return QKV_STATE_DEAD;
     m->status = QKV_OK;
     m->full = false;
-    work_begin(&m->work);
+    if (!work_begin(ctx, m)) return QKV_STATE_FAILED;
     for (size_t i = 0; i < m->states[state].count; i++) {
         const uint64_t config = m->configs[m->states[state].first + i];
         const struct qkv_op *op = &p->ops[config >> 32];
@@ -289,12 +312,12 @@ uint32_t qkv_machine_canonical(struct qkv_context *ctx, struct qkv_machine *m, u
     if (m->states[state].canonical) return m->states[state].canonical;
     m->status = QKV_OK;
     m->full = false;
-    work_begin(&m->work);
+    if (!work_begin(ctx, m)) return QKV_STATE_FAILED;
     for (size_t i = 0; i < m->states[state].count; i++) {
         const uint64_t config = m->configs[m->states[state].first + i];
         work_add(ctx, m, (uint32_t)(config >> 32), canonical_frame(ctx, m, (uint32_t)config));
     }
-    qsort(m->work.items, m->work.count, sizeof *m->work.items, config_order);
+    if (m->work.count) qsort(m->work.items, m->work.count, sizeof *m->work.items, config_order);
     const uint32_t found = machine_state(ctx, m, m->states[state].accepts);
     if (found >= QKV_STATE_FIRST) m->states[state].canonical = m->states[found].canonical = found;
     return found;
@@ -319,7 +342,7 @@ void qkv_machine_free(struct qkv_machine *m) {
 /* The states of a text without bytes. Numbers below QKV_STATE_FIRST have a place, and no steps. */
 static enum qkv_status machine_first(struct qkv_context *ctx, struct qkv_machine *m) {
     bool accepts;
-    work_begin(&m->work);
+    if (!work_begin(ctx, m)) return m->status;
     work_add(ctx, m, m->program->start, 0);
     work_close(ctx, m, &accepts);
     m->start = machine_state(ctx, m, accepts);
@@ -349,8 +372,5 @@ enum qkv_status qkv_machine_clear(struct qkv_context *ctx, struct qkv_machine *m
 enum qkv_status qkv_machine_begin(struct qkv_context *ctx, struct qkv_machine *m, const struct qkv_program *program,
                                   size_t limit) {
     *m = (struct qkv_machine){.program = program, .limit = limit};
-    m->work.items = qkv_allocate(ctx, QKV_CONSTRAIN_CONFIGS, sizeof *m->work.items);
-    m->work.seen = qkv_allocate(ctx, 4 * QKV_CONSTRAIN_CONFIGS, sizeof *m->work.seen);
-    if (!m->work.items || !m->work.seen) return QKV_MEMORY;
     return qkv_machine_clear(ctx, m);
 }

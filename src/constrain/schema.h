@@ -1,6 +1,6 @@
-/* schema: JSON schemas to grammars. schema.c follows references and writes the rules, schema_keywords.c lists the
- * keywords, schema_merge.c makes one schema of several, schema_values.c writes strings, numbers, lists and constants,
- * schema_object.c objects. */
+/* schema: JSON schemas to grammars. schema.c writes the rules, schema_reader.c follows references, schema_keywords.c
+ * lists the keywords, schema_merge.c makes one schema of several, schema_values.c writes strings, numbers, lists and
+ * constants, schema_object.c objects. */
 #ifndef QKV_CONSTRAIN_SCHEMA_H
 #define QKV_CONSTRAIN_SCHEMA_H
 
@@ -40,12 +40,12 @@ struct qkv_schema_reader {
     unsigned merges; /* of all */
 };
 
-/* ---- schema.c ---- */
+/* ---- schema_reader.c ---- */
 /* Refuses a schema: "PLACE: …". */
 uint32_t qkv_schema_refuse(struct qkv_schema_reader *r, const char *place, const char *format, ...) QKV_PRINTF(3, 4);
 /* No text meets the schema that is written, for this reason. */
 uint32_t qkv_schema_never(struct qkv_schema_reader *r, const char *format, ...) QKV_PRINTF(2, 3);
-/* The node of a schema at a place, which is a rule of its own. */
+/* The node of a schema at a place, which is a rule of its own; its body is written later. */
 uint32_t qkv_schema_node(struct qkv_schema_reader *r, const json_t *schema, const char *place);
 /* The schema that a reference names; NULL: refused. */
 const json_t *qkv_schema_follow(struct qkv_schema_reader *r, const json_t *reference, const char *place,

@@ -29,7 +29,6 @@ static enum qkv_status trie_items(struct qkv_context *ctx, const struct qkv_toke
     struct trie_item *items = qkv_allocate(ctx, t->count + 1, sizeof *items);
     bool *left_out = qkv_allocate(ctx, t->count + 1, sizeof *left_out);
     const struct qkv_chain *chain = t->chain;
-    const int unknown = qkv_tokenizer_unknown(t);
     *out = items;
     *count = 0;
     if (!items || !left_out) {
@@ -39,10 +38,9 @@ static enum qkv_status trie_items(struct qkv_context *ctx, const struct qkv_toke
     for (size_t i = 0; i < chain->added_count; i++)
         if (chain->added[i].special && (size_t)chain->added[i].id < t->count) left_out[chain->added[i].id] = true;
     for (size_t i = 0; i < t->count; i++) {
-        size_t size;
-        const char *text = qkv_tokenizer_token(t, (int)i, &size);
-        if (!text || !size || size > QKV_TRIE_LONGEST || left_out[i] || (int)i == unknown) continue;
-        items[(*count)++] = (struct trie_item){text, size, (int32_t)i};
+        const size_t size = t->tokens[i].form == QKV_TOKEN_HOLE ? 0 : t->tokens[i].size;
+        if (!size || size > QKV_TRIE_LONGEST || left_out[i] || (int32_t)i == t->unknown) continue;
+        items[(*count)++] = (struct trie_item){qkv_token_bytes(t, i), size, (int32_t)i};
     }
     free(left_out);
     qsort(items, *count, sizeof *items, trie_order);
