@@ -15,7 +15,7 @@ static const struct {
     {"regex", QKV_CONSTRAINT_REGEX, "regex:EXPRESSION"},
     {"choices", QKV_CONSTRAINT_CHOICES, "choices:A,B, or choices:[\"A\", \"B\"]"},
 };
-_Static_assert(CLI_COUNT_OF(forms) == QKV_CONSTRAINT_KINDS, "a row for each kind of constraint");
+_Static_assert(CLI_COUNT_OF(forms) == QKV_CONSTRAINT_COUNT, "a row for each kind of constraint");
 
 enum { SCHEMA_MAX = 1 << 20 };
 

@@ -31,7 +31,7 @@ struct qkv_constraint;
     X(CHOICES, "choices", "one of the texts of a JSON list")
 #define QKV_CONSTRAINT_ENUM(name, word, help) QKV_CONSTRAINT_##name,
 /* Experimental: kinds of constraints. */
-enum qkv_constraint_kind { QKV_CONSTRAINT_LIST(QKV_CONSTRAINT_ENUM) QKV_CONSTRAINT_KINDS };
+enum qkv_constraint_kind { QKV_CONSTRAINT_LIST(QKV_CONSTRAINT_ENUM) QKV_CONSTRAINT_COUNT };
 #undef QKV_CONSTRAINT_ENUM
 /* Experimental: what a constraint is made of. */
 struct qkv_constraint_options {

@@ -61,7 +61,7 @@ static const struct {
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
 static enum qkv_status constraint_options_check(struct qkv_context *ctx, struct qkv_constraint_options *o) {
-    if ((unsigned)o->kind >= QKV_CONSTRAINT_KINDS)
+    if ((unsigned)o->kind >= QKV_CONSTRAINT_COUNT)
         return qkv_fail(ctx, QKV_ARGUMENT, "%d is not a kind of constraint", (int)o->kind);
     if (o->kind != QKV_CONSTRAINT_JSON && !o->text)
         return qkv_fail(ctx, QKV_ARGUMENT, "a constraint of kind %s needs a text, but text is NULL",

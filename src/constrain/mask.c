@@ -255,13 +255,13 @@ enum qkv_status qkv_constraint_is_last(struct qkv_context *ctx, struct qkv_const
     return status;
 }
 
-enum qkv_status qkv_constraint_check(struct qkv_context *ctx, struct qkv_constraint *c, const char *text, size_t size,
-                                     bool *whole, bool *begins) {
+enum qkv_status qkv_constraint_check(struct qkv_context *ctx, struct qkv_constraint *constraint, const char *text,
+                                     size_t size, bool *whole, bool *begins) {
     QKV_CALL(ctx);
     QKV_NEED(ctx, ctx);
-    QKV_NEED(ctx, c);
+    QKV_NEED(ctx, constraint);
     QKV_NEED_ALL(ctx, size, text);
-    struct qkv_machine *m = &c->machine;
+    struct qkv_machine *m = &constraint->machine;
     uint32_t state = m->start;
     enum qkv_status status = QKV_OK;
     for (size_t i = 0, tries = 0; i < size && state >= QKV_STATE_FIRST; i++) {
@@ -269,7 +269,7 @@ enum qkv_status qkv_constraint_check(struct qkv_context *ctx, struct qkv_constra
         if (state != QKV_STATE_FAILED) continue;
         if (!m->full || tries++) return m->status;
         qkv_forgive(ctx);
-        status = constraint_reset(ctx, c);
+        status = constraint_reset(ctx, constraint);
         if (status) return status;
         state = m->start;
         i = SIZE_MAX; /* from the beginning */
