@@ -76,7 +76,7 @@ struct qkv_node_list {
 };
 void qkv_node_list_add(struct qkv_grammar *g, struct qkv_node_list *list, uint32_t node);
 
-/* ---- characters (characters.c) ---------------------------------------------------------------------------------- */
+/* ---- characters (code_points.c) ---------------------------------------------------------------------------------- */
 struct qkv_range {
     uint32_t low, high; /* code points */
 };
