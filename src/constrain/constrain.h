@@ -3,10 +3,10 @@
  * A grammar (grammar.h) is a graph of nodes over bytes, with rules that may call each other. regex.c, schema*.c and
  * json_values.c write grammars; code_points.c writes sets of characters as bytes of UTF-8, or as characters of a JSON
  * string. program.c makes operations of a grammar: a nondeterministic automaton with a stack. machine.c runs it: a
- * state is the set of all (operation, stack) that a text can have reached, with a number of its own, and its steps are
- * computed once (Thompson 1968 for sets of states; hash-consed stacks as in Earley-like and GLR parsers). token_mask.c walks
- * the tree of a vocabulary with a state, to find the tokens that may come next, and keeps what it has found.
- * constraint.c is the public object. */
+ * state is the set of all pairs (operation, stack) that a text can have reached, and has a number of its own; its steps
+ * are computed once (Thompson 1968; stacks share their frames as in Tomita 1985). token_mask.c walks the tree of a
+ * vocabulary with a state, to find the tokens that may come next, and stores what it has found. constraint.c is the
+ * public object. */
 #ifndef QKV_CONSTRAIN_H
 #define QKV_CONSTRAIN_H
 
@@ -111,7 +111,7 @@ static inline bool qkv_machine_is_last(const struct qkv_machine *m, uint32_t sta
     return m->states[state].accepts && !m->states[state].count;
 }
 
-/* ---- masks (token_mask.c) --------------------------------------------------------------------------------------------- */
+/* ---- masks (token_mask.c) --------------------------------------------------------------------------------------- */
 struct qkv_token_trie;
 /* Masks that were made, each one bit a token; those used last stay. */
 struct qkv_masks {
