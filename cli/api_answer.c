@@ -56,7 +56,8 @@ bool cli_api_take(const struct cli_api *api, struct cli_api_request *r, const st
     if (event->finish == QKV_FINISH_NONE) return true;
     c->finish = event->finish;
     c->content_size = c->size;
-    if (r->uses_tools && api->tools && event->finish == QKV_FINISH_STOP)
+    if (r->calls_only && (c->calls = cli_tools_parse_list(c->text, c->size))) c->content_size = 0;
+    if (!r->calls_only && r->uses_tools && api->tools && event->finish == QKV_FINISH_STOP)
         c->calls = cli_tools_parse(api->tools, c->text, c->size, &c->content_size);
     r->open--;
     r->prompt_tokens += event->answer ? 0 : event->prompt_tokens;

@@ -198,6 +198,7 @@ static bool fields_all(const struct cli_api *api, struct cli_api_request *r, str
             i++;
         if (i == CLI_COUNT_OF(fields) && api->ignores) continue;
         if (i == CLI_COUNT_OF(fields)) {
+            if (cli_api_is_form(name)) continue;
             const char *closest = qkv_closest_name(name, field_name, NULL, CLI_COUNT_OF(fields));
             return cli_api_refuse(error, name, "there is no field \"%.40s\" in a %s%s%s%s", name,
                                   r->chat ? "chat" : "completion", closest ? "; did you mean " : "",
@@ -366,7 +367,7 @@ bool cli_api_read_fields(const struct cli_api *api, struct cli_api_request *r, s
     r->values = cli_api_no_values;
     if (!json_is_object(r->body)) return cli_api_refuse(error, "", "the request must be an object");
     if (!fields_all(api, r, error) || !fields_stops(api, r, error) || !fields_biases(r, error) || !fields_ends(r, error) ||
-        !fields_stream(api, r, error))
+        !fields_stream(api, r, error) || !cli_api_read_form(api, r, error))
         return false;
     if (r->values.top_p == 0) return cli_api_refuse(error, "top_p", "top_p must be greater than 0");
     if (r->values.top_logprobs > 0 && r->values.chat_logprobs <= 0)

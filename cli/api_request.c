@@ -152,11 +152,13 @@ static bool chat_choice(const struct cli_api *api, struct cli_api_request *r, co
         return cli_api_refuse(error, "tools", "tools must be a list");
     r->uses_tools = json_array_size(tools) > 0;
     if (!choice || json_is_null(choice)) return true;
-    if (!name || (strcmp(name, "auto") != 0 && strcmp(name, "none") != 0))
-        return cli_api_refuse(error, "tool_choice", "tool_choice can be \"auto\" or \"none\" here");
-    if (!strcmp(name, "none")) r->uses_tools = false;
-    (void)api;
-    return true;
+    const json_t *function = json_object_get(json_object_get(choice, "function"), "name");
+    if (json_is_string(function)) return cli_api_form_tools(api, r, tools, json_string_value(function), error);
+    if (name && !strcmp(name, "required")) return cli_api_form_tools(api, r, tools, NULL, error);
+    if (name && !strcmp(name, "none")) r->uses_tools = false;
+    return (name && (!strcmp(name, "none") || !strcmp(name, "auto"))) ||
+           cli_api_refuse(error, "tool_choice",
+                          "tool_choice must be \"auto\", \"none\", \"required\", or {\"function\": {\"name\": …}}");
 }
 
 /* The rendered talk, as one prompt of ids. */
@@ -284,6 +286,7 @@ void cli_api_close(struct cli_api_request *r) {
     for (size_t i = 0; i < r->stop_count; i++) free(r->owned[i]);
     free(r->prompts);
     free(r->choices);
+    qkv_constraint_free(r->constraint);
     free(r->biases);
     free(r->stops);
     free(r->owned);

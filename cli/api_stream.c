@@ -7,6 +7,7 @@
 /* How far the text of a choice may be told: what could be part of a call of a tool is held back. */
 static size_t told_most(const struct cli_api *api, const struct cli_api_request *r, const struct cli_api_choice *c) {
     if (c->finish) return c->content_size;
+    if (r->calls_only) return 0;
     return r->uses_tools && api->tools ? cli_tools_plain(api->tools, c->text, c->size) : c->size;
 }
 

@@ -141,6 +141,17 @@ json_t *cli_tools_parse(const struct cli_tools *tools, const char *text, size_t 
     return calls;
 }
 
+json_t *cli_tools_parse_list(const char *text, size_t size) {
+    json_t *list = size ? json_loadb(text, size, 0, NULL) : NULL, *calls = json_array();
+    bool fine = calls && json_array_size(list);
+    for (size_t i = 0; fine && i < json_array_size(list); i++)
+        fine = calls_add(calls, json_incref(json_array_get(list, i)));
+    json_decref(list);
+    if (fine) return calls;
+    json_decref(calls);
+    return NULL;
+}
+
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* The name of a call: nine letters and digits, which is what all templates take. */

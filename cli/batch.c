@@ -168,6 +168,7 @@ static int batch_engine(struct cli_batch *b, const struct arguments *a, const ch
     b->api.usual = qkv_generate_defaults();
     cli_sampling_settle(&sampling, b->api.model, false, &b->api.usual);
     b->api.usual.tokens = (size_t)a->tokens;
+    b->api.forms = cli_api_forms_open();
     o.rows = (size_t)a->rows;
     o.context = a->context ? (size_t)a->context : most < BATCH_CONTEXT ? most : BATCH_CONTEXT;
     o.memory = (size_t)a->memory << 20;
@@ -263,6 +264,7 @@ static int batch_run(const void *values, const char *const *words, size_t count)
     if (b.in) fclose(b.in);
     if (b.out) fclose(b.out);
     qkv_engine_free(b.api.engine);
+    cli_api_forms_close(b.api.forms);
     cli_talk_close(&b.api.style);
     qkv_model_free(b.api.model);
     qkv_context_free(b.api.ctx);
@@ -280,7 +282,8 @@ const struct cli_command *cli_batch(void) {
         .description =
             "Each line of the input is a request as programs send it to OpenAI's interface: {\"prompt\": …} or "
             "{\"messages\": […]} with max_tokens, temperature, top_p, n, stop, seed, logprobs, echo, logit_bias, "
-            "use_beam_search (with best_of, length_penalty and early_stopping) and more; an encoder-decoder reads the "
+            "response_format, guided_regex, use_beam_search (with best_of, length_penalty and early_stopping) and "
+            "more; an encoder-decoder reads the "
             "prompt as its source. Or such an object is the \"body\" of a line, beside \"custom_id\", as in files of "
             "OpenAI's batches. Each line of the output is {\"custom_id\", \"response\": {\"status_code\", \"body\"}, "
             "\"error\"}, in the order in which answers are complete.\n\n"

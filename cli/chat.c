@@ -14,7 +14,7 @@ enum {
 };
 
 struct arguments {
-    const char *system, *template, *input, *thinking, *when_full;
+    const char *system, *template, *input, *thinking, *when_full, *answer;
     int64_t tokens, context;
     struct cli_texts stop, set;
     struct cli_sampling sampling;
@@ -51,6 +51,7 @@ static const struct cli_option options[] = {
     CLI_JSON(struct arguments, "a line for each answer,"),
     CLI_SAMPLING(struct arguments),
     CLI_RULES(struct arguments, rules),
+    CLI_ANSWER(struct arguments),
     CLI_MODEL(struct arguments),
     CLI_CACHE(struct arguments),
 };
@@ -179,10 +180,12 @@ static int chat_load(const struct arguments *a, struct qkv_context *ctx, const c
 }
 
 /* Begins the talk with the options of the command line. */
-static int chat_begin(struct cli_chat *chat, const struct arguments *a, bool terminal) {
+static int chat_begin(struct cli_chat *chat, const struct arguments *a, struct qkv_constraint *constraint,
+                      bool terminal) {
     const size_t context = chat_context(a, qkv_model_spec(chat->model));
     chat->options = qkv_generate_defaults();
     chat->options.tokens = CHAT_TOKENS;
+    chat->options.constraint = constraint;
     cli_sampling_settle(&a->sampling, chat->model, false, &chat->options);
     cli_length_settle(a->tokens, chat->model, &chat->options);
     if (cli_rules_settle(&a->rules, &chat->rules, chat->model, &chat->options.rules)) return CLI_FAILED;
@@ -203,6 +206,7 @@ static int chat_begin(struct cli_chat *chat, const struct arguments *a, bool ter
 static int chat_run(const void *values, const char *const *words, size_t count) {
     struct arguments a = *(const struct arguments *)values;
     struct cli_chat chat = {0};
+    struct qkv_constraint *constraint = NULL; /* of each answer */
     char *talks = NULL; /* of --input */
     size_t size = 0;
     const bool terminal = !a.input && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
@@ -212,9 +216,10 @@ static int chat_run(const void *values, const char *const *words, size_t count) 
     if (code == CLI_DONE) code = cli_rules_read(&a.rules, &chat.rules);
     if (code == CLI_DONE && a.input) code = cli_read_all(a.input, CLI_LINES_MAX, &talks, &size);
     if (code == CLI_DONE) code = cli_open(&a.common, &chat.ctx);
+    if (code == CLI_DONE) code = cli_form_read(chat.ctx, a.answer, &constraint);
     if (code == CLI_DONE) code = chat_load(&a, chat.ctx, words[0], &chat.model);
     if (code == CLI_DONE) code = cli_talk_open(chat.ctx, words[0], a.template, &chat.style);
-    if (code == CLI_DONE) code = chat_begin(&chat, &a, terminal);
+    if (code == CLI_DONE) code = chat_begin(&chat, &a, constraint, terminal);
     if (code == CLI_DONE && terminal)
         printf("%s, a context of %zu tokens; /help lists commands, Ctrl-D ends\n", words[0],
                qkv_session_capacity(chat.session));
@@ -222,6 +227,7 @@ static int chat_run(const void *values, const char *const *words, size_t count) 
     cli_chat_close(&chat);
     cli_rules_free(&chat.rules);
     free(talks);
+    qkv_constraint_free(constraint);
     qkv_model_free(chat.model);
     qkv_context_free(chat.ctx);
     return code;

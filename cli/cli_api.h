@@ -1,5 +1,6 @@
 /* cli_api.h: requests for continuations as programs for the interface of OpenAI write them, and their answers. Requests
- * are JSON; an engine answers them. api_fields.c reads the fields, api_request.c the prompts, api_tools.c finds calls of
+ * are JSON; an engine answers them. api_fields.c reads the fields, api_form.c those of
+ * constraints, api_request.c the prompts, api_tools.c finds calls of
  * tools, api_answer.c gathers and writes whole answers, api_stream.c pieces of them. */
 #ifndef QKV_CLI_API_H
 #define QKV_CLI_API_H
@@ -16,8 +17,10 @@ struct cli_api {
     struct cli_talk_style style;       /* of chats */
     const struct cli_tools *tools;     /* how answers call tools; NULL: not known, calls are text */
     const char *name;                  /* of the model, in answers */
+    struct cli_api_forms *forms;       /* constraints of earlier requests; NULL: each request makes its own */
     struct qkv_generate_options usual; /* sampling, tokens and ends where a request says nothing */
     size_t completion_tokens;          /* of completions, where they say nothing; 0: as `usual` */
+    size_t form_memory;                /* of each constraint; 0: the library's */
     bool streams;                      /* requests may ask for their answers piece by piece */
     bool ignores;                      /* fields that are not known; else they are refused */
 };
@@ -74,10 +77,12 @@ struct cli_api_request {
     bool uses_tools; /* calls of tools are looked for */
     struct cli_api_values values;
     bool streams, tells_usage;
+    bool calls_only; /* the answer is a list of calls of tools */
     const json_t *body; /* borrowed while the request is read */
     struct qkv_engine_request ask;
     struct qkv_generate_options options;
     struct qkv_search_options search; /* beam 0: there is none */
+    struct qkv_constraint *constraint; /* NULL: none */
     struct qkv_token_bias *biases;
     const char **stops;
     char **owned; /* texts of stops */
@@ -102,6 +107,17 @@ struct cli_api_request {
 json_t *cli_api_parse(const char *text, size_t size, struct cli_api_error *error);
 /* Reads the fields of the body of a request: all but its prompts. False: *error says why it is refused. */
 bool cli_api_read_fields(const struct cli_api *api, struct cli_api_request *request, struct cli_api_error *error);
+/* Reads the fields that say the form of the answers. False: *error. */
+bool cli_api_read_form(const struct cli_api *api, struct cli_api_request *request, struct cli_api_error *error);
+/* Lets the answer be a list of calls of tools alone, of the function `wanted` if it is not NULL. False: *error. */
+bool cli_api_form_tools(const struct cli_api *api, struct cli_api_request *request, const json_t *tools,
+                        const char *wanted, struct cli_api_error *error);
+/* Whether a field is one of these. */
+bool cli_api_is_form(const char *name);
+enum { CLI_API_FORMS = 8 }; /* constraints that are kept for further requests */
+/* Constraints that requests share; they serve the thread of api->ctx. NULL: no memory. */
+struct cli_api_forms *cli_api_forms_open(void);
+void cli_api_forms_close(struct cli_api_forms *forms);
 /* Reads a body. `seed`: where the request has none. False: *error; close the request in both cases. */
 bool cli_api_read(const struct cli_api *api, const json_t *body, bool chat, uint64_t seed,
                   struct cli_api_request *request, struct cli_api_error *error);
@@ -157,6 +173,8 @@ const struct cli_tools *cli_tools_find(const struct qkv_chat_template *template)
 size_t cli_tools_plain(const struct cli_tools *tools, const char *text, size_t size);
 /* Finds the calls in a whole text; *content is the size of the text in front of them. NULL: there are none. */
 json_t *cli_tools_parse(const struct cli_tools *tools, const char *text, size_t size, size_t *content);
+/* The same of a text that is a list of calls; NULL: it is not whole. */
+json_t *cli_tools_parse_list(const char *text, size_t size);
 /* "tool_calls" of an open object: all calls of a choice, with an index if they are part of a chunk. */
 void cli_tools_put(const json_t *calls, uint64_t number, size_t choice, bool chunk, struct qkv_json *out);
 

@@ -129,6 +129,19 @@ int cli_rules_settle(const struct cli_rules *given, struct cli_rules_read *read,
  * so if the folder asks for beams. */
 void cli_length_settle(int64_t tokens, const struct qkv_model *model, struct qkv_generate_options *o);
 
+/* ---- the form of a text (answer_form.c) -------------------------------------------------------------------------- */
+
+/* The row of --answer for a command whose struct `type` has a text `answer`. */
+#define CLI_ANSWER(type)                                                                                               \
+    {                                                                                                                  \
+        CLI_TEXT, 0, "answer", "FORM", offsetof(type, answer),                                                         \
+            .help = "form of the text: json (an object), schema:FILE (of a JSON schema), regex:EXPRESSION, or "        \
+                    "choices:A,B (one of them)",                                                                       \
+            .before = "any", .subject = "rules"                                                                        \
+    }
+/* Makes the constraint of a form; NULL: none. Returns the exit code. */
+int cli_form_read(struct qkv_context *ctx, const char *form, struct qkv_constraint **out);
+
 /* The options of a search; 0, NULL, negative values and a NaN are not given. */
 struct cli_search {
     int64_t beam, max_tokens;

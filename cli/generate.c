@@ -8,7 +8,7 @@
 #include "cli_chat.h"
 
 struct arguments {
-    const char *prompt, *prompt_file, *chat, *system, *end, *long_lines;
+    const char *prompt, *prompt_file, *chat, *system, *end, *long_lines, *answer;
     int64_t tokens, samples, count, context;
     struct cli_sampling sampling;
     struct cli_rules rules;
@@ -54,6 +54,7 @@ static const struct cli_option options[] = {
      .subject = "output"},
     CLI_SAMPLING(struct arguments),
     CLI_RULES(struct arguments, rules),
+    CLI_ANSWER(struct arguments),
     {CLI_TEXTS, 0, "stop", "TEXT", offsetof(struct arguments, stop),
      .help = "text that ends the continuation; it is not written", .subject = "length"},
     {CLI_TEXT, 0, "end", "TOKEN", offsetof(struct arguments, end), .help = "special token that ends the continuation",
@@ -76,7 +77,8 @@ CLI_CONDITION(has_no_penalty, struct arguments, a->sampling.repeat_penalty < 0 |
 static const struct cli_rule rules[] = {
     {"prompt prompt-file ids", answers, "the prompt is the talk of --chat"},
     {"system", answers_nothing, "the system speaks in talks; add --chat TEXT"},
-    {"samples count temp top-k top-p min-p repeat-penalty repeat-last seed stop end " CLI_RULES_NAMES, makes_nothing,
+    {"samples count temp top-k top-p min-p repeat-penalty repeat-last seed stop end answer " CLI_RULES_NAMES,
+     makes_nothing,
      "-n 0 makes no tokens"},
     {"samples count top-k top-p min-p seed", is_greedy, "--temp 0 always takes the likeliest token"},
     {"samples count temp top-p min-p seed", always_likeliest, "--top-k 1 always takes the likeliest token"},
@@ -297,7 +299,8 @@ static int prompt_settle(const struct arguments *a, struct qkv_generate_options 
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
 static int generate_all(struct qkv_model *model, const struct arguments *a, enum qkv_long kind,
-                        const struct cli_texts *stops, struct cli_rules_read *read, struct cli_prompt *prompt) {
+                        const struct cli_texts *stops, struct cli_rules_read *read, struct cli_prompt *prompt,
+                        struct qkv_constraint *constraint) {
     struct output output = {.terminal = isatty(STDOUT_FILENO) != 0};
     struct qkv_generate_options o = qkv_generate_defaults();
     cli_sampling_settle(&a->sampling, model, a->samples > 1, &o);
@@ -306,6 +309,7 @@ static int generate_all(struct qkv_model *model, const struct arguments *a, enum
     o.stop_count = stops->count;
     o.long_prompt = kind;
     o.context = (size_t)a->context;
+    o.constraint = constraint;
     struct prompt_reader reader = {.prompt = prompt,
                                    .tokenizer = qkv_model_tokenizer(model),
                                    .context = o.context ? o.context : (size_t)qkv_model_spec(model)->context};
@@ -334,6 +338,7 @@ static int generate_run(const void *values, const char *const *words, size_t cou
     struct qkv_model *model = NULL;
     struct cli_prompt prompt = {0};
     struct cli_talk_style style = {0};
+    struct qkv_constraint *constraint = NULL;
     enum qkv_long kind = QKV_LONG_ERROR;
     if (!count) return cli_usage("generate: name a model folder: %s generate RUN", cli_program);
     if (a.prompt && a.prompt_file) return cli_usage("generate: --prompt and --prompt-file exclude each other");
@@ -344,6 +349,7 @@ static int generate_run(const void *values, const char *const *words, size_t cou
     int code = cli_open(&a.common, &ctx);
     if (code == CLI_DONE) code = cli_rules_read(&a.rules, &read);
     if (code == CLI_DONE) code = cli_read_long(ctx, a.long_lines, &kind);
+    if (code == CLI_DONE) code = cli_form_read(ctx, a.answer, &constraint);
     if (code == CLI_DONE) code = prompt_read(&a, &prompt);
     if (code == CLI_DONE) code = generate_load(&a, ctx, words[0], &model);
     if (code == CLI_DONE && a.chat) code = prompt_render(&a, model, words[0], &style, &prompt);
@@ -352,11 +358,12 @@ static int generate_run(const void *values, const char *const *words, size_t cou
     if (code == CLI_DONE) {
         cli_catch_signals();
         signal(SIGPIPE, SIG_DFL);
-        code = generate_all(model, &a, kind, &stops, &read, &prompt);
+        code = generate_all(model, &a, kind, &stops, &read, &prompt, constraint);
     }
     free(stops.items);
     cli_rules_free(&read);
     cli_talk_close(&style);
+    qkv_constraint_free(constraint);
     qkv_model_free(model);
     qkv_context_free(ctx);
     free(prompt.text);
@@ -383,6 +390,8 @@ const struct cli_command *cli_generate(void) {
             "errors, except --repeat-penalty and --repeat-last. A published model, or a model that was trained or "
             "exported from one, takes the likeliest token by default, unless its generation_config.json has do_sample "
             "or a sampling option is given.\n\n"
+            "--answer makes the text have a form: tokens that no text of the form has next are left out. A text that "
+            "the number of tokens ends is the beginning of one.\n\n"
             "--chat TEXT answers one message, as \"qkv chat\" does, which also talks on. The text that the model "
             "reads is that of \"qkv template\".\n\n"
             "With --ids the template of the tokenizer is not added to the prompt, and ids are written instead of text, "

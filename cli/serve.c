@@ -82,6 +82,7 @@ static const struct cli_rule rules[] = {{"each", has_no_keys, "there are no keys
 #ifdef QKV_MICROHTTPD
 enum { SERVE_CONTEXT = 4096 };
 #define SERVE_NETWORK ((size_t)48 << 20) /* of connections and threads */
+#define SERVE_FORM    ((size_t)4 << 20)  /* of a constraint */
 #define SERVE_BODIES  4                  /* of the largest size; and what is read of them */
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
@@ -130,6 +131,7 @@ static int serve_load(struct cli_server *s, struct cli_served *m) {
     api->name = m->name;
     api->tools = cli_tools_find(api->style.template);
     api->streams = true;
+    api->form_memory = SERVE_FORM;
     api->ignores = o->ignore_fields;
     api->completion_tokens = (size_t)o->tokens;
     api->usual = qkv_generate_defaults();
@@ -138,6 +140,7 @@ static int serve_load(struct cli_server *s, struct cli_served *m) {
     struct qkv_context *ctx = m->reader.ctx;
     m->reader = *api;
     m->reader.ctx = ctx;
+    m->reader.forms = cli_api_forms_open();
     m->created = (int64_t)time(NULL);
     return qkv_model_share(m->model, ctx, &m->reader.model) ? cli_broken(ctx) : CLI_DONE;
 }
@@ -145,7 +148,8 @@ static int serve_load(struct cli_server *s, struct cli_served *m) {
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static size_t serve_reserve(const struct cli_serve_options *o) {
-    return SERVE_NETWORK + 2 * SERVE_BODIES * ((size_t)o->body << 20);
+    return SERVE_NETWORK + 2 * SERVE_BODIES * ((size_t)o->body << 20) +
+           SERVE_FORM * (CLI_API_FORMS + (o->rows < 16 ? (size_t)o->rows : 16));
 }
 
 /* Whether --memory leaves something beside what is used. */
@@ -294,6 +298,7 @@ static void serve_free(struct cli_server *s) {
     for (size_t i = 0; s->models && i < s->model_count; i++) {
         struct cli_served *m = &s->models[i];
         qkv_engine_free(m->api.engine);
+        cli_api_forms_close(m->reader.forms);
         cli_talk_close(&m->api.style);
         qkv_model_free(m->reader.model);
         qkv_model_free(m->model);

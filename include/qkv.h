@@ -58,6 +58,7 @@
 #include "qkv/model.h"      /* weights, costs */
 #include "qkv/published.h"  /* published models of others */
 #include "qkv/pass.h"       /* forward and backward over a batch */
+#include "qkv/constrain.h"  /* texts of a given form: JSON, regular expressions, choices */
 #include "qkv/generate.h"   /* sessions, sampling, generation */
 #include "qkv/engine.h"     /* many requests in one batch */
 #include "qkv/attention.h"  /* attention without a model */

@@ -42,6 +42,7 @@ static struct {
     struct qkv_chat_template *chat_template;
     struct qkv_importance *importance;
     struct qkv_engine *engine;
+    struct qkv_constraint *constraint;
 } given;
 static enum qkv_status given_status;
 static _Alignas(64) char given_room[ROOMS][1 << 16]; /* zeros; one for each parameter */
@@ -147,6 +148,7 @@ static void make_objects(void) {
                                                 NULL, NULL, &given.trainer));
     assert_ok(given.context, qkv_importance_create(given.model, &given.importance));
     assert_ok(given.context, qkv_engine_create(given.model, NULL, &given.engine));
+    assert_ok(given.context, qkv_constraint_create(given.context, NULL, &given.constraint));
 }
 
 /* In the child: what is wrong with the call, in its exit code. */

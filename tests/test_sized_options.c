@@ -98,6 +98,13 @@ static enum qkv_status call_qkv_generate_several(void *options) {
     return qkv_generate_several(model, "a", 1, options, 2, write_one, NULL, NULL);
 }
 
+static enum qkv_status call_qkv_constraint_create(void *options) {
+    struct qkv_constraint *constraint;
+    const enum qkv_status status = qkv_constraint_create(ctx, options, &constraint);
+    qkv_constraint_free(constraint);
+    return status;
+}
+
 static enum qkv_status call_qkv_engine_create(void *options) {
     struct qkv_engine *engine;
     const enum qkv_status status = qkv_engine_create(model, options, &engine);
@@ -289,6 +296,7 @@ static enum qkv_status call_qkv_rank_plan(void *options) {
     X(qkv_generate, qkv_generate_options)                                                                              \
     X(qkv_generate_several, qkv_generate_options)                                                                      \
     X(qkv_session_generate, qkv_generate_options)                                                                      \
+    X(qkv_constraint_create, qkv_constraint_options)                                                                   \
     X(qkv_engine_create, qkv_engine_options)                                                                           \
     X(qkv_engine_submit, qkv_engine_request)                                                                           \
     X(qkv_module_create, qkv_module_options)                                                                           \
@@ -330,6 +338,7 @@ INIT(qkv_needs_options, qkv_needs_options_init)
 INIT(qkv_model_open_options, qkv_model_open_options_init)
 INIT(qkv_session_options, qkv_session_options_init)
 INIT(qkv_generate_options, qkv_generate_options_init)
+INIT(qkv_constraint_options, qkv_constraint_options_init)
 INIT(qkv_engine_options, qkv_engine_options_init)
 INIT(qkv_engine_request, qkv_engine_request_init)
 INIT(qkv_module_options, qkv_module_options_init)

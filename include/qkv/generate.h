@@ -14,6 +14,7 @@
 #ifndef QKV_PUBLIC_GENERATE_H
 #define QKV_PUBLIC_GENERATE_H
 
+#include "qkv/constrain.h"
 #include "qkv/model.h"
 
 #ifdef __cplusplus
@@ -157,7 +158,8 @@ struct qkv_made_token {
     size_t size;
     /* natural logarithm, under the model's own distribution: before penalty, temperature and filters */
     double log_probability;
-    /* end: it is an end token; it ends the text and is no part of it. stop: its text completes a stop text. */
+    /* end: it is an end token; it ends the text and is no part of it. stop: its text completes a stop text, or a text
+     * of the constraint that nothing can follow. */
     bool end, stop;
 };
 /* Receives each token when it is generated, after the write callback has received the text known so far;
@@ -194,6 +196,11 @@ struct qkv_generate_options {
     /* experimental: the maximum length of the text with its prompt; 0: none. A prompt that is not shorter is
      * QKV_ARGUMENT */
     size_t max_length;
+    /* Experimental: the form of the text (qkv/constrain.h); NULL: any. Penalties, biases and rules change scores before
+     * it excludes tokens. A text that nothing can follow ends at once, as by a stop text, whatever the smallest number
+     * of tokens is. Where all tokens that it allows are excluded by other rules, or the vocabulary lacks one that is
+     * needed, the generation fails with QKV_ARGUMENT. An engine holds the constraint until its requests end. */
+    struct qkv_constraint *constraint;
 };
 /* qkv_sampling_defaults, 200 tokens, no stops, no end token; a prompt longer than the context is an error. */
 QKV_API void qkv_generate_options_init(struct qkv_generate_options *options, size_t size);

@@ -42,6 +42,7 @@ struct qkv_engine_answer {
     int32_t node;
     uint64_t node_hash;
     struct qkv_text_stream stream;
+    struct qkv_constraint_place place;
     struct qkv_engine_writer { /* of the text that a token makes known; there is room for all that is held back */
         char *text;
         size_t size;

@@ -105,18 +105,23 @@ static enum qkv_status choose_run(struct qkv_engine *e, struct qkv_engine_answer
     int32_t id;
     sampling.seed += a->index;
     enum qkv_status status = qkv_prompt_sample(e->ctx, &job->prompt, &sampling, scores_of(e, a, logits), a->ids,
-                                               a->count, (uint64_t)a->made, &id);
-    if (status == QKV_NUMBER) return qkv_engine_fail(e, a, told); /* its scores are broken */
+                                               a->count, &a->place, (uint64_t)a->made, &id);
+    const bool end = !status && qkv_prompt_ends(&job->options, id), last = a->made + 1 == job->tokens;
+    bool whole = false;
+    if (!status) a->ids[a->count] = id; /* no part of the answer yet */
+    if (!status && !end)
+        status = qkv_prompt_is_whole(e->ctx, &job->prompt, a->ids, a->count + 1, &a->place, &whole);
+    /* its scores are broken, or its constraint allows no token */
+    if (status == QKV_NUMBER || status == QKV_ARGUMENT) return qkv_engine_fail(e, a, told);
     if (status) return status;
     told->event.token.id = id;
     tell_scores(e, job, told, logits, job->request.log_probabilities);
-    const bool end = qkv_prompt_ends(&job->options, id), last = a->made + 1 == job->tokens;
-    status = choose_text(e, a, told, end, last);
+    status = choose_text(e, a, told, end, last || whole);
     if (status) return status;
-    a->ids[a->count++] = id;
+    a->count++;
     a->made++;
     e->state.tokens += !end;
-    if (end || a->stream.stopped)
+    if (end || whole || a->stream.stopped)
         qkv_engine_end(e, a, QKV_FINISH_STOP, told);
     else if (last)
         qkv_engine_end(e, a, QKV_FINISH_LENGTH, told);

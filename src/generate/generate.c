@@ -15,6 +15,7 @@ struct generation {
     struct qkv_prompt prompt; /* its ids, followed by all new ones */
     size_t capacity;
     struct qkv_text_stream stream;
+    struct qkv_constraint_place place;
     struct qkv_generate_report report;
 };
 
@@ -55,19 +56,22 @@ static enum qkv_status make_token(struct generation *g, bool *ended) {
     size_t size = 0;
     enum qkv_status status =
         qkv_prompt_sample(g->ctx, &g->prompt, &g->options->sampling, qkv_session_logits(g->session), g->prompt.ids,
-                          g->prompt.count, (uint64_t)g->report.tokens, &id);
+                          g->prompt.count, &g->place, (uint64_t)g->report.tokens, &id);
     if (status) return status;
     struct qkv_made_token token = {.id = id, .end = qkv_prompt_ends(g->options, id)};
     *ended = token.end;
     if (!token.end) {
         const char *text = qkv_prompt_token(&g->prompt, id, g->report.tokens == 0, &size);
+        status = add_id(g, id);
+        if (!status)
+            status = qkv_prompt_is_whole(g->ctx, &g->prompt, g->prompt.ids, g->prompt.count, &g->place, ended);
         g->report.tokens++;
-        if (text) status = qkv_text_stream_put(&g->stream, text, size);
-        *ended = token.stop = g->stream.stopped;
+        if (text && !status) status = qkv_text_stream_put(&g->stream, text, size);
+        *ended = token.stop = *ended || g->stream.stopped;
     }
     if (!status && !qkv_token_tell(g->model, g->options, token, qkv_session_logits(g->session)))
         status = qkv_generate_stopped(g->ctx);
-    return status || token.end ? status : add_id(g, id);
+    return status;
 }
 
 static enum qkv_status make_tokens(struct generation *g) {

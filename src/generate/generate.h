@@ -6,6 +6,7 @@
 #define QKV_GENERATE_H
 
 #include "base/base.h"
+#include "constrain/constrain.h"
 #include "op/steps.h"
 
 /* ---- sampling (sampling.c) -------------------------------------------------------------------------------------- */
@@ -19,6 +20,7 @@ struct qkv_sample_call {
     const float *logits; /* (vocab) */
     size_t vocab;
     uint64_t draw;
+    const struct qkv_allowed *allowed; /* the tokens of a constraint, which has the last word; NULL: all */
 };
 /* As qkv_sample, by rules; ids of the text outside of the vocabulary have no penalty. */
 enum qkv_status qkv_sample_by_rules(struct qkv_context *ctx, const struct qkv_sample_call *call, int32_t *id);
@@ -54,6 +56,7 @@ struct qkv_prompt {
     size_t end_count;
     int32_t *once; /* the ids of the prompt, each once, if a rule needs them; free with qkv_free */
     size_t once_count;
+    struct qkv_constraint *constraint; /* of the text that is made; held; NULL: none */
 };
 void qkv_prompt_free(struct qkv_prompt *prompt);
 /* Whether a token ends a text. */
@@ -73,10 +76,15 @@ enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_
  * with. Options without ends get those of targets. */
 enum qkv_status qkv_prompt_read_source(struct qkv_model *model, const char *text, size_t size,
                                        struct qkv_generate_options *options, struct qkv_prompt *prompt);
-/* The same as qkv_sample, by the rules of the prompt, and without the token that is barred. */
+/* The same as qkv_sample, by the rules and the constraint of the prompt, and without the token that is
+ * barred. `place`: where the text is in the constraint, {0} at first; it changes nothing, and only saves time.
+ * QKV_ARGUMENT: the constraint allows no token, or one of its limits is reached. */
 enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prompt *prompt,
                                   const struct qkv_sampling *sampling, const float *logits, const int32_t *history,
-                                  size_t history_count, uint64_t draw, int32_t *id);
+                                  size_t history_count, struct qkv_constraint_place *place, uint64_t draw, int32_t *id);
+/* Sets *whole to whether the constraint of the prompt lets nothing follow the ids: the text is then complete. */
+enum qkv_status qkv_prompt_is_whole(struct qkv_context *ctx, const struct qkv_prompt *prompt, const int32_t *ids,
+                                    size_t count, struct qkv_constraint_place *place, bool *whole);
 /* Returns the text of a token; `first`: the first token after the prompt. The first word of a text loses its space.
  * NULL if the id has no token, and so no text. */
 const char *qkv_prompt_token(const struct qkv_prompt *prompt, int32_t id, bool first, size_t *size);

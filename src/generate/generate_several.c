@@ -13,6 +13,7 @@ struct several_row {
     size_t index;
     int32_t *ids; /* those of the prompt, followed by all new ones */
     struct qkv_text_stream stream;
+    struct qkv_constraint_place place;
 };
 
 struct several {
@@ -122,7 +123,7 @@ static enum qkv_status several_token(struct several *s, size_t row, bool *ended)
     sampling.seed += r->index;
     enum qkv_status status = qkv_prompt_sample(s->ctx, &s->prompt, &sampling,
                                                qkv_decoder_logits(s->decoder) + row * (size_t)s->model->spec.vocab,
-                                               r->ids, count, (uint64_t)s->made, &r->ids[count]);
+                                               r->ids, count, &r->place, (uint64_t)s->made, &r->ids[count]);
     if (status) return status;
     struct qkv_made_token token = {.index = r->index, .id = r->ids[count]};
     s->given = true;
@@ -131,8 +132,9 @@ static enum qkv_status several_token(struct several *s, size_t row, bool *ended)
         size_t size = 0;
         const char *text = qkv_prompt_token(&s->prompt, token.id, s->made == 0, &size);
         s->report.tokens++;
-        if (text) status = qkv_text_stream_put(&r->stream, text, size);
-        *ended = token.stop = r->stream.stopped;
+        status = qkv_prompt_is_whole(s->ctx, &s->prompt, r->ids, count + 1, &r->place, ended);
+        if (text && !status) status = qkv_text_stream_put(&r->stream, text, size);
+        *ended = token.stop = *ended || r->stream.stopped;
     }
     if (!status && !qkv_token_tell(s->model, s->options, token,
                                    qkv_decoder_logits(s->decoder) + row * (size_t)s->model->spec.vocab))

@@ -48,6 +48,9 @@ enum qkv_status qkv_prompt_check(struct qkv_model *model, const struct qkv_gener
         if (!o->stops[i] || !*o->stops[i])
             return qkv_fail(ctx, QKV_ARGUMENT, "stop text %zu is empty: it would end every text at once; leave it out",
                             i + 1);
+    if (o->constraint && !qkv_model_tokenizer(model))
+        return qkv_tokenizer_missing(ctx, model->origin.tokenizer, "a constraint is about text", QKV_TOKENIZER_FILE,
+                                     ", or leave the constraint out");
     return qkv_sampling_check(ctx, &o->sampling);
 }
 
@@ -106,6 +109,7 @@ static enum qkv_status prompt_rule(struct qkv_model *model, const struct qkv_gen
     struct qkv_context *ctx = qkv_model_context(model);
     p->begun = p->count;
     p->tokens = o->tokens;
+    p->constraint = qkv_constraint_hold(o->constraint);
     p->rules.penalty = 1;
     if (o->max_length && o->max_length <= p->count && !p->skipped)
         return qkv_fail(ctx, QKV_ARGUMENT,
@@ -129,6 +133,7 @@ void qkv_prompt_free(struct qkv_prompt *p) {
     qkv_free(p->ids);
     qkv_free(p->source);
     qkv_free(p->once);
+    qkv_constraint_free(p->constraint);
 }
 
 /* A text is a sequence, with the tokens of the tokenizer's template around it. */

@@ -194,6 +194,22 @@ static enum qkv_status sampling_choose(struct qkv_context *ctx, struct candidate
     return QKV_OK;
 }
 
+/* Leaves the tokens of a constraint; end tokens by whether the text may end. */
+static enum qkv_status sampling_allow(struct qkv_context *ctx, struct candidates *c, const struct qkv_allowed *allowed,
+                                      struct qkv_token_list ends) {
+    float end_scores[QKV_TOKEN_ENDS + 1], best = -INFINITY;
+    for (size_t i = 0; i < ends.count; i++) end_scores[i] = c->at[ends.ids[i]].score;
+    for (size_t i = 0; i < c->total; i++)
+        if (i >= allowed->count || !(allowed->bits[i / 64] >> i % 64 & 1)) c->at[i].score = -INFINITY;
+    for (size_t i = 0; i < ends.count; i++) c->at[ends.ids[i]].score = allowed->ends ? end_scores[i] : -INFINITY;
+    for (size_t i = 0; i < c->total; i++) best = c->at[i].score > best ? c->at[i].score : best;
+    if (best > -INFINITY) return QKV_OK;
+    return qkv_fail(ctx, QKV_ARGUMENT,
+                    "no token can follow: those that the constraint allows are excluded by other rules, or the "
+                    "vocabulary of %zu tokens lacks one that it needs; give up one of the two",
+                    c->total);
+}
+
 /* Chooses with the arena of the workspace. */
 static enum qkv_status sampling_run(struct qkv_context *ctx, const struct qkv_sample_call *call,
                                     struct qkv_arena *arena, int32_t *id) {
@@ -214,6 +230,8 @@ static enum qkv_status sampling_run(struct qkv_context *ctx, const struct qkv_sa
     for (size_t i = 0; i < call->barred.count; i++)
         if (call->barred.ids[i] >= 0 && (size_t)call->barred.ids[i] < c.total)
             c.at[call->barred.ids[i]].score = -INFINITY;
+    if (call->allowed) status = sampling_allow(ctx, &c, call->allowed, call->rules->ends);
+    if (status) return status;
     return sampling_choose(ctx, &c, call->sampling, call->draw, id);
 }
 
@@ -259,9 +277,25 @@ enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *s
     return qkv_sample_by_rules(ctx, &call, id);
 }
 
+/* The text that was made after a prompt, as the constraint reads it. */
+static struct qkv_constrained_text prompt_text(const struct qkv_prompt *p, const int32_t *ids, size_t count) {
+    return (struct qkv_constrained_text){.tokenizer = p->tokenizer,
+                                         .ids = ids + p->begun,
+                                         .count = count - p->begun,
+                                         .unspaced = p->empty && p->tokenizer->whole_words};
+}
+
+enum qkv_status qkv_prompt_is_whole(struct qkv_context *ctx, const struct qkv_prompt *p, const int32_t *ids,
+                                    size_t count, struct qkv_constraint_place *place, bool *whole) {
+    *whole = false;
+    if (!p->constraint) return QKV_OK;
+    const struct qkv_constrained_text text = prompt_text(p, ids, count);
+    return qkv_constraint_is_last(ctx, p->constraint, &text, place, whole);
+}
+
 enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prompt *p,
                                   const struct qkv_sampling *sampling, const float *logits, const int32_t *history,
-                                  size_t history_count, uint64_t draw, int32_t *id) {
+                                  size_t history_count, struct qkv_constraint_place *place, uint64_t draw, int32_t *id) {
     struct qkv_score_rules rules = p->rules;
     rules.ends = (struct qkv_token_list){p->ends, p->end_count};
     const struct qkv_score_text text = {.ids = history,
@@ -271,12 +305,19 @@ enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prom
                                         .source = p->source ? (struct qkv_token_list){p->source, p->source_count}
                                                             : (struct qkv_token_list){history, p->begun},
                                         .source_once = {p->once, p->once_count}};
+    struct qkv_allowed allowed = {0};
     const struct qkv_sample_call call = {.sampling = sampling,
                                          .rules = &rules,
                                          .barred = {&p->barred, 1},
                                          .text = &text,
                                          .logits = logits,
                                          .vocab = p->vocab,
-                                         .draw = draw};
+                                         .draw = draw,
+                                         .allowed = p->constraint ? &allowed : NULL};
+    if (p->constraint) {
+        const struct qkv_constrained_text made = prompt_text(p, history, history_count);
+        const enum qkv_status status = qkv_constraint_allowed(ctx, p->constraint, &made, place, &allowed);
+        if (status) return status;
+    }
     return qkv_sample_by_rules(ctx, &call, id);
 }

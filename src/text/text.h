@@ -17,7 +17,7 @@
  * Files: bytes.c (byte alphabet), strings.c (hash table of byte strings), pattern.c (pieces), onig.c and onig_class.c
  * (Oniguruma's patterns for PCRE2), chain_*.c (the chain), template.c (special tokens around a sequence), merge.c
  * (merging a piece), bpe_train.c (learning merges), train_tokenizer.c (the rows of trained kinds, vocabularies from a
- * text), cut.c, tokenizer.c (tables, encoding, decoding), tokenizer_json.c, tokenizer_file.c
+ * text), cut.c, tokenizer.c (tables, encoding, decoding), token_trie.c, tokenizer_json.c, tokenizer_file.c
  * (reading; spm.h and tiktoken.h have the files that are no tokenizer.json), tokenizer_save.c. */
 #ifndef QKV_TEXT_H
 #define QKV_TEXT_H
@@ -25,6 +25,8 @@
 #include "base/base.h"
 #include "base/utf8.h"
 #include "text/chat_sources.h"
+
+struct qkv_token_trie;
 
 #define QKV_TOKEN_TEXT_END "<|endoftext|>" /* separates documents, if the tokenizer has it */
 
@@ -150,6 +152,7 @@ struct qkv_tokenizer {
     size_t end_count;
     struct qkv_chain *chain;       /* chain.h */
     struct qkv_chat_sources chats; /* the templates of the model's chats, which only files read */
+    _Atomic(struct qkv_token_trie *) trie; /* token_trie.h; NULL: nothing has asked for it */
 };
 
 /* Fails with QKV_ARGUMENT: a model has no tokenizer, and `file` is to be added to its folder. problem: why loading

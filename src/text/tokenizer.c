@@ -1,5 +1,6 @@
 /* The tokenizer: its tokens, encoding and decoding. */
 #include "text/chain.h"
+#include "text/token_trie.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ void qkv_tokenizer_free(struct qkv_tokenizer *t) {
     free(t->around.ids);
     free(t->around.json);
     qkv_chat_sources_free(&t->chats);
+    qkv_token_trie_free(t->trie);
     free(t);
 }
 

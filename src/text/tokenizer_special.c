@@ -1,6 +1,7 @@
 /* Adds a special token to an existing tokenizer. */
 #include "text/chain.h"
 #include "text/sequence.h"
+#include "text/token_trie.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,7 @@ static enum qkv_status special_chain(struct qkv_context *ctx, struct qkv_tokeniz
 }
 
 enum qkv_status qkv_tokenizer_add_special(struct qkv_context *ctx, struct qkv_tokenizer *t, const char *text) {
+    qkv_token_trie_free(atomic_exchange(&t->trie, NULL)); /* it has the token's text, if that was a token */
     return t->chain->plain ? qkv_tokenizer_set_special(ctx, t, t->count, text, strlen(text))
                            : special_chain(ctx, t, text);
 }

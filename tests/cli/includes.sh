@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Reads the #includes of the sources: a room includes only rooms on its left,
 #     base <- kernel <- op <- attention <- sequence <- backend <- model <- family <- {io, generate} <- rank <- data <-
-# train <- lab <- cli,   text and chat beside them see base only,
+# train <- lab <- cli,   text and chat beside them see base only, constrain base and text,
 #     metric base and text; io, generate, data and train see text, and train metric,
 # the lab sees qkv.h, base, and in its benchmark what that measures (examples/ranks.h too); the command sees qkv.h,
 # base/support.h, lab/lab.h and its own headers, and what its module for ranks offers, only; nothing in src/ includes anything of the
@@ -19,6 +19,7 @@ allowed() { # allowed ROOM: the rooms that it may include
     op) echo base type kernel op ;;
     text) echo base text ;;
     chat) echo base chat ;;
+    constrain) echo base text constrain ;;
     metric) echo base text metric ;;
     attention) echo base type kernel op attention ;;
     sequence) echo base type kernel op attention sequence ;;
@@ -26,7 +27,7 @@ allowed() { # allowed ROOM: the rooms that it may include
     model) echo base type kernel op attention sequence backend model ;;
     family) echo base type kernel op attention sequence backend model family ;;
     io) echo base type kernel op attention sequence backend model family io text chat ;;
-    generate) echo base type kernel op attention sequence backend model io text generate ;;
+    generate) echo base type kernel op attention sequence backend model io text constrain generate ;;
     rank) echo base type kernel op attention sequence backend model io rank ;;
     data) echo base type kernel op attention sequence backend model io text rank data ;;
     train) echo base type kernel op attention sequence backend model io text metric rank data train ;;

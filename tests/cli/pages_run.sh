@@ -143,6 +143,7 @@ ln -s "$SOURCE/README.md" README.md
 mkdir books && cp book.txt books/
 echo '[{"role": "user", "content": "hi"}]' >talks.jsonl
 echo '{"prompt": "the", "max_tokens": 2}' >requests.jsonl
+echo '{"properties": {"name": {"type": "string", "maxLength": 9}}, "required": ["name"]}' >person.json
 for name in my a b; do (make_spec && mv spec.json $name.json); done
 mkdir build && ln -s "$QKV" build/qkv && ln -s "$QKV" ../bin/qkv && ln -s "$(command -v cat)" ../bin/less
 fixture() {
