@@ -5,6 +5,8 @@
 
 #include "cli_api.h"
 
+enum { ALTERNATIVES = 15 }; /* of a translation */
+
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Refuses fields that are not in the list of names. */
@@ -85,7 +87,6 @@ bool cli_api_read_translation(const struct cli_api *api, const json_t *body, str
     static const char *const texts[] = {"source", "target", "api_key"};
     const json_t *format = json_object_get(body, "format"), *more = json_object_get(body, "alternatives");
     texts_begin(api, body, QKV_ENGINE_GENERATE, put_translations, r);
-    r->options.sampling.temperature = 0;
     if (!texts_known(api, body, names, "a request for a translation", error)) return false;
     if (qkv_spec_topology(qkv_model_spec(api->model)) != QKV_ENCODER_DECODER)
         return cli_api_refuse(error, "model", "%s does not translate: it has no encoder and decoder", api->name);
@@ -95,8 +96,14 @@ bool cli_api_read_translation(const struct cli_api *api, const json_t *body, str
     }
     if (format && (!json_is_string(format) || strcmp(json_string_value(format), "text") != 0))
         return cli_api_refuse(error, "format", "format must be \"text\"");
-    if (more && !json_is_null(more) && (!json_is_integer(more) || json_integer_value(more) != 0))
-        return cli_api_refuse(error, "alternatives", "alternatives can be 0 alone here; leave it out");
+    if (more && !json_is_null(more) &&
+        (!json_is_integer(more) || json_integer_value(more) < 0 || json_integer_value(more) > ALTERNATIVES))
+        return cli_api_refuse(error, "alternatives", "alternatives must be a whole number from 0 to %d", ALTERNATIVES);
+    r->search = qkv_search_defaults();
+    qkv_search_settings(api->model, &r->search);
+    r->search.sample = false;
+    r->ask.answers = r->search.n_best = 1 + (size_t)json_integer_value(more);
+    if (r->search.beam < r->search.n_best) r->search.beam = r->search.n_best;
     const bool read = cli_api_read_prompts(r, "q", error) && cli_api_read_end(r, error);
     r->body = NULL;
     return read;
@@ -182,14 +189,26 @@ static void put_classes(const struct cli_api *api, const struct cli_api_request 
     put_list(api, r, out);
 }
 
+static void put_text(const struct cli_api_choice *c, struct qkv_json *out) {
+    qkv_json_string(out, c->text ? c->text : "", c->size);
+}
+
 static void put_translations(const struct cli_api *api, const struct cli_api_request *r, uint64_t number,
                              int64_t created, struct qkv_json *out) {
+    const size_t each = r->ask.answers;
     (void)api, (void)number, (void)created;
     qkv_json_begin(out, '{');
     qkv_json_key(out, "translatedText");
     if (r->list) qkv_json_begin(out, '[');
-    for (size_t i = 0; i < r->choice_count; i++)
-        qkv_json_string(out, r->choices[i].text ? r->choices[i].text : "", r->choices[i].size);
+    for (size_t i = 0; i < r->choice_count; i += each) put_text(&r->choices[i], out);
     if (r->list) qkv_json_end(out, ']');
+    if (each > 1) qkv_json_key(out, "alternatives");
+    if (each > 1 && r->list) qkv_json_begin(out, '[');
+    for (size_t i = 0; each > 1 && i < r->choice_count; i += each) {
+        qkv_json_begin(out, '[');
+        for (size_t k = 1; k < each; k++) put_text(&r->choices[i + k], out);
+        qkv_json_end(out, ']');
+    }
+    if (each > 1 && r->list) qkv_json_end(out, ']');
     qkv_json_end(out, '}');
 }

@@ -500,6 +500,8 @@ void cli_release_signals(void);
 
 /* What edits the lines of "qkv chat": "libedit 3.1", or NULL: the terminal itself (chat_line.c). */
 const char *cli_chat_editor(void);
+/* The library that serves HTTP, with its version; NULL: none. */
+const char *cli_serve_library(void);
 
 /* ---- GGUF files (quantize.c) ------------------------------------------------------------------------------------- */
 

@@ -91,8 +91,10 @@ static void find_libraries(struct finding *f) {
     pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
     pcre2[strcspn(pcre2, " ")] = 0; /* the date follows */
     const char *editor = cli_chat_editor();
-    snprintf(f->libraries, sizeof f->libraries, "jansson %s, PCRE2 %s, utf8proc %s, %s", JANSSON_VERSION, pcre2,
-             utf8proc_version(), editor ? editor : "no libedit (with it, qkv chat edits its lines)");
+    const char *http = cli_serve_library();
+    snprintf(f->libraries, sizeof f->libraries, "jansson %s, PCRE2 %s, utf8proc %s, %s, %s", JANSSON_VERSION, pcre2,
+             utf8proc_version(), editor ? editor : "no libedit (with it, qkv chat edits its lines)",
+             http ? http : "no libmicrohttpd (with it, there is qkv serve)");
 }
 
 static void find_threads(struct finding *f, const struct arguments *a) {

@@ -346,6 +346,14 @@ static int serve(const struct cli_serve_options *o, const char *const *words, si
 }
 #endif
 
+const char *cli_serve_library(void) {
+#ifdef QKV_MICROHTTPD
+    return "libmicrohttpd " QKV_MICROHTTPD;
+#else
+    return NULL;
+#endif
+}
+
 static int serve_command(const void *values, const char *const *words, size_t count) {
     const struct cli_serve_options *o = values;
     if (!count) return cli_usage("serve: name a model: %s serve MODEL", cli_program);
