@@ -240,7 +240,10 @@ void cli_api_put_head(const struct cli_api *api, const struct cli_api_request *r
     snprintf(id, sizeof id, "%s-%llu", r->chat ? "chatcmpl" : "cmpl", (unsigned long long)number);
     qkv_json_begin(out, '{');
     qkv_json_put_text(out, "id", id);
-    qkv_json_put_text(out, "object", !r->chat ? "text_completion" : chunk ? "chat.completion.chunk" : "chat.completion");
+    qkv_json_put_text(out, "object",
+                      !r->chat ? "text_completion"
+                      : chunk  ? "chat.completion.chunk"
+                               : "chat.completion");
     qkv_json_put_integer(out, "created", created);
     qkv_json_put_text(out, "model", api->name);
 }

@@ -21,9 +21,12 @@ void cli_api_put_error(struct qkv_json *out, const struct cli_api_error *error) 
     static const struct {
         int status;
         const char *type, *code;
-    } kinds[] = {{401, "authentication_error", "invalid_api_key"}, {403, "permission_error", NULL},
-                 {404, "not_found_error", "not_found"},            {429, "rate_limit_error", "rate_limit_exceeded"},
-                 {503, "unavailable_error", "overloaded"},         {500, "server_error", NULL},
+    } kinds[] = {{401, "authentication_error", "invalid_api_key"},
+                 {403, "permission_error", NULL},
+                 {404, "not_found_error", "not_found"},
+                 {429, "rate_limit_error", "rate_limit_exceeded"},
+                 {503, "unavailable_error", "overloaded"},
+                 {500, "server_error", NULL},
                  {504, "server_error", "timeout"}};
     size_t i = 0;
     while (i < CLI_COUNT_OF(kinds) && kinds[i].status != error->status) i++;
@@ -175,7 +178,9 @@ static bool field_read(const struct field *f, const json_t *value, struct cli_ap
         if (json_is_boolean(value) ? json_is_true(value) == (f->low > 0) : json_number_value(value) == f->low)
             return true;
         return cli_api_refuse(error, f->name, "%s can be %s alone here; leave it out", f->name,
-                              json_is_boolean(value) ? (f->low > 0 ? "true" : "false") : f->low > 0 ? "1" : "0");
+                              json_is_boolean(value) ? (f->low > 0 ? "true" : "false")
+                              : f->low > 0           ? "1"
+                                                     : "0");
     case NAMED:
     case OTHER:
         break;
@@ -290,8 +295,7 @@ static bool fields_stream(const struct cli_api *api, struct cli_api_request *r, 
     const json_t *options = json_object_get(r->body, "stream_options");
     const json_t *usage = json_object_get(options, "include_usage");
     r->streams = r->values.stream > 0;
-    if (r->streams && !api->streams)
-        return cli_api_refuse(error, "stream", "stream must be false: answers are whole");
+    if (r->streams && !api->streams) return cli_api_refuse(error, "stream", "stream must be false: answers are whole");
     if (!options || json_is_null(options)) return true;
     if (!json_is_object(options) || (usage && !json_is_boolean(usage) && !json_is_null(usage)))
         return cli_api_refuse(error, "stream_options", "stream_options must be {\"include_usage\": true or false}");
@@ -366,8 +370,8 @@ static bool fields_search(struct cli_api_request *r, struct cli_api_error *error
 bool cli_api_read_fields(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
     r->values = cli_api_no_values;
     if (!json_is_object(r->body)) return cli_api_refuse(error, "", "the request must be an object");
-    if (!fields_all(api, r, error) || !fields_stops(api, r, error) || !fields_biases(r, error) || !fields_ends(r, error) ||
-        !fields_stream(api, r, error) || !cli_api_read_form(api, r, error))
+    if (!fields_all(api, r, error) || !fields_stops(api, r, error) || !fields_biases(r, error) ||
+        !fields_ends(r, error) || !fields_stream(api, r, error) || !cli_api_read_form(api, r, error))
         return false;
     if (r->values.top_p == 0) return cli_api_refuse(error, "top_p", "top_p must be greater than 0");
     if (r->values.top_logprobs > 0 && r->values.chat_logprobs <= 0)

@@ -226,7 +226,8 @@ bool cli_api_form_tools(const struct cli_api *api, struct cli_api_request *r, co
                                "maxItems", wanted ? 1 : CALLS_MAX);
     form.text = schema ? json_dumps(schema, JSON_COMPACT) : NULL;
     json_decref(schema);
-    const bool fine = form.text ? form_make(api, &form, &r->constraint, error) : cli_api_refuse(error, "", "out of memory");
+    const bool fine =
+        form.text ? form_make(api, &form, &r->constraint, error) : cli_api_refuse(error, "", "out of memory");
     free(form.text);
     r->options.constraint = r->constraint;
     r->calls_only = true;

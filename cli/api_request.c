@@ -45,8 +45,8 @@ bool cli_api_read_prompts(struct cli_api_request *r, const char *key, struct cli
     if (!r->prompts) return cli_api_refuse(error, "", "out of memory");
     bool fine = true;
     for (; fine && r->prompt_count < count; r->prompt_count++)
-        fine = prompt_one(r->list ? json_array_get(prompt, r->prompt_count) : prompt, key,
-                          &r->prompts[r->prompt_count], error);
+        fine = prompt_one(r->list ? json_array_get(prompt, r->prompt_count) : prompt, key, &r->prompts[r->prompt_count],
+                          error);
     return fine;
 }
 
@@ -109,9 +109,9 @@ static void chat_calls(const json_t *message) {
     for (size_t i = 0; i < json_array_size(calls); i++) {
         json_t *function = json_object_get(json_array_get(calls, i), "function");
         const json_t *arguments = json_object_get(function, "arguments");
-        json_t *read = json_is_string(arguments) ? json_loadb(json_string_value(arguments),
-                                                              json_string_length(arguments), 0, NULL)
-                                                 : NULL;
+        json_t *read = json_is_string(arguments)
+                           ? json_loadb(json_string_value(arguments), json_string_length(arguments), 0, NULL)
+                           : NULL;
         if (json_is_object(read)) json_object_set(function, "arguments", read);
         json_decref(read);
     }

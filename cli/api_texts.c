@@ -49,7 +49,8 @@ bool cli_api_read_embedding(const struct cli_api *api, const json_t *body, struc
     size_t most;
     texts_begin(api, body, QKV_ENGINE_EMBED, put_embeddings, r);
     if (!texts_known(api, body, names, "a request for embeddings", error)) return false;
-    if (qkv_spec_topology(qkv_model_spec(api->model)) == QKV_DECODER_ALONE && !qkv_model_pooling(api->model, &pool, &normalize, &most))
+    if (qkv_spec_topology(qkv_model_spec(api->model)) == QKV_DECODER_ALONE &&
+        !qkv_model_pooling(api->model, &pool, &normalize, &most))
         return cli_api_refuse(error, "model", "%s makes no vectors: it is a decoder whose folder records no pooling",
                               api->name);
     r->encodes64 = name && !strcmp(name, "base64");

@@ -57,7 +57,8 @@ size_t cli_tools_plain(const struct cli_tools *tools, const char *text, size_t s
 static bool calls_add(json_t *calls, json_t *value) {
     json_t *name = json_object_get(value, "name"), *arguments = json_object_get(value, "arguments");
     if (!arguments) arguments = json_object_get(value, "parameters");
-    const bool fine = json_string_length(name) && (!arguments || json_is_object(arguments) || json_is_string(arguments));
+    const bool fine =
+        json_string_length(name) && (!arguments || json_is_object(arguments) || json_is_string(arguments));
     json_t *none = fine && !arguments ? json_object() : NULL;
     json_t *call = fine ? json_pack("{s:O, s:O}", "name", name, "arguments", arguments ? arguments : none) : NULL;
     json_decref(none);
@@ -82,8 +83,10 @@ static bool calls_between(const struct cli_tools *t, const char *text, size_t si
         if (!value || !calls_add(calls, value)) return false;
         at = skip_blank(text, size, at);
         const size_t end = strlen(t->end);
-        if (size - at >= end && !memcmp(text + at, t->end, end)) at += end; /* the last one may lack it */
-        else if (at < size) return false;
+        if (size - at >= end && !memcmp(text + at, t->end, end))
+            at += end; /* the last one may lack it */
+        else if (at < size)
+            return false;
     }
     return true;
 }
@@ -107,7 +110,8 @@ static bool calls_listed(const struct cli_tools *t, const char *text, size_t siz
             if (!fine) return false;
         }
         at = skip_blank(text, size, at);
-        if (at < size && (size - at < strlen(t->mark) || memcmp(text + at, t->mark, strlen(t->mark)) != 0)) return false;
+        if (at < size && (size - at < strlen(t->mark) || memcmp(text + at, t->mark, strlen(t->mark)) != 0))
+            return false;
     }
     return true;
 }
@@ -178,7 +182,10 @@ void cli_tools_put(const json_t *calls, uint64_t number, size_t choice, bool chu
         qkv_json_key(out, "function");
         qkv_json_begin(out, '{');
         qkv_json_put_text(out, "name", json_string_value(json_object_get(call, "name")));
-        qkv_json_put_text(out, "arguments", text ? text : json_is_string(arguments) ? json_string_value(arguments) : "");
+        qkv_json_put_text(out, "arguments",
+                          text                        ? text
+                          : json_is_string(arguments) ? json_string_value(arguments)
+                                                      : "");
         qkv_json_end(out, '}');
         qkv_json_end(out, '}');
         free(text);

@@ -70,18 +70,18 @@ struct cli_api_choice {
 typedef void cli_api_put(const struct cli_api *api, const struct cli_api_request *request, uint64_t number,
                          int64_t created, struct qkv_json *out);
 struct cli_api_request {
-    cli_api_put *put; /* NULL: cli_api_put_answer */
-    const char *field; /* of its prompts */
-    bool chat;         /* else a completion */
+    cli_api_put *put;     /* NULL: cli_api_put_answer */
+    const char *field;    /* of its prompts */
+    bool chat;            /* else a completion */
     bool list, encodes64; /* the body has a list of texts; vectors are written as base64 */
-    bool uses_tools; /* calls of tools are looked for */
+    bool uses_tools;      /* calls of tools are looked for */
     struct cli_api_values values;
     bool streams, tells_usage;
-    bool calls_only; /* the answer is a list of calls of tools */
+    bool calls_only;    /* the answer is a list of calls of tools */
     const json_t *body; /* borrowed while the request is read */
     struct qkv_engine_request ask;
     struct qkv_generate_options options;
-    struct qkv_search_options search; /* beam 0: there is none */
+    struct qkv_search_options search;  /* beam 0: there is none */
     struct qkv_constraint *constraint; /* NULL: none */
     struct qkv_token_bias *biases;
     const char **stops;
@@ -96,7 +96,7 @@ struct cli_api_request {
         uint64_t engine_id; /* 0: not submitted yet */
     } * prompts;
     size_t prompt_count;
-    char *second; /* of pairs */
+    char *second;                   /* of pairs */
     struct cli_api_choice *choices; /* (prompts, n) */
     size_t choice_count, open;      /* open: choices that have not ended */
     size_t prompt_tokens, cached_tokens, tokens;
@@ -130,8 +130,8 @@ bool cli_api_read_prompts(struct cli_api_request *request, const char *key, stru
 /* Ends the reading of a request whose prompts are known. */
 bool cli_api_read_end(struct cli_api_request *request, struct cli_api_error *error);
 /* Renders the talk of a chat, and encodes it; *text is freed with qkv_rendered_free, *ids with free. */
-bool cli_api_render(const struct cli_api *api, struct cli_api_request *request, struct qkv_rendered *text, int32_t **ids,
-                    size_t *count, struct cli_api_error *error);
+bool cli_api_render(const struct cli_api *api, struct cli_api_request *request, struct qkv_rendered *text,
+                    int32_t **ids, size_t *count, struct cli_api_error *error);
 /* Gives the request to the engine. False: *error. */
 bool cli_api_submit(const struct cli_api *api, struct cli_api_request *request, struct cli_api_error *error);
 /* Takes an event of the engine if it is of this request. False without memory. */

@@ -1,7 +1,7 @@
 /* cli_serve.h: "qkv serve": models behind HTTP. Three threads share the work. The network's (serve_http.c, with
- * libmicrohttpd) reads requests and writes answers; the reader (serve_read.c) turns bodies into requests, which takes
- * time for long texts; the engine's (serve_engine.c) runs the steps of all models. A call goes from one to the next
- * through lists, under one lock. */
+ * libmicrohttpd) reads requests (serve_check.c) and writes answers; the reader (serve_read.c) turns bodies into
+ * requests, which takes time for long texts; the engine's (serve_engine.c) runs the steps of all models. A call goes
+ * from one to the next through lists, under one lock. */
 #ifndef QKV_CLI_SERVE_H
 #define QKV_CLI_SERVE_H
 
@@ -49,7 +49,7 @@ struct cli_call {
     int socket;                    /* of the connection */
     const struct cli_route *route; /* NULL: none has the path */
     char path[64], method[8], address[64], id[72], origin[256];
-    size_t key;                    /* from 1, the key that it came with; 0: none */
+    size_t key; /* from 1, the key that it came with; 0: none */
     char *body;
     size_t size, room;
     double began, read, submitted, first, last, ended; /* seconds of the clock */
@@ -57,8 +57,8 @@ struct cli_call {
     int64_t created;
     struct cli_served *served; /* NULL: none yet */
     struct cli_api_request request;
-    bool asked;                /* the engine has the request */
-    size_t choices;            /* that were told so far, the streams' */
+    bool asked;     /* the engine has the request */
+    size_t choices; /* that were told so far, the streams' */
     /* the answer */
     int status;
     const char *type, *allow; /* Content-Type; methods of the path, for status 405 */
@@ -125,15 +125,35 @@ int cli_serve_listen(struct cli_server *server);
 /* Takes no further connection; then ends all. */
 void cli_serve_quiesce(struct cli_server *server);
 void cli_serve_close(struct cli_server *server);
-/* Sends what is new of a call, under the lock: its connection goes on. */
+
+/* ---- what requests must pass, under the lock (serve_check.c) ----------------------------------------------------- */
+
+/* Finds the route of a request by its headers, before its body is read; false: *error. The connection is
+ * libmicrohttpd's. No route and no error: the request asks for the methods of a path (OPTIONS). */
+bool cli_serve_check(struct cli_call *call, void *connection, const char *url, const char *method,
+                     struct cli_api_error *error);
+/* Refuses more than can wait. */
+bool cli_serve_room(struct cli_call *call, void *connection, struct cli_api_error *error);
+/* Keeps a piece of a body. What is too large is dropped, and answered at its end; false: the body is endless, and the
+ * connection ends. */
+bool cli_serve_take(struct cli_call *call, const char *data, size_t size, struct cli_api_error *error);
+/* The header Origin of a call whose page may read the answer; NULL: none. */
+const char *cli_call_origin(const struct cli_call *call);
+
+/* ---- calls, under the lock (serve_calls.c) ----------------------------------------------------------------------- */
+
+/* Sends what is new of a call: its connection goes on. */
 void cli_call_wake(struct cli_call *call);
-/* Answers a call with an error, under the lock. A stream that has begun tells it as an event. */
+/* Answers a call with an error. A stream that has begun tells it as an event. */
 void cli_call_fail(struct cli_call *call, const struct cli_api_error *error);
-/* Takes over the text of an answer, under the lock. */
+/* Sends the text of an answer. */
 void cli_call_answer(struct cli_call *call, const char *type, struct qkv_json *text);
-/* No other thread has the call any more, under the lock: it may be freed by this. */
+/* No other thread has the call any more: it may be freed by this. */
 void cli_call_leave(struct cli_call *call);
-/* Whether the client of a call has gone, under the lock. */
+/* Counts a call among those that wait for an engine, or no longer; frees one. */
+void cli_call_count(struct cli_call *call, bool waits);
+void cli_call_free(struct cli_call *call);
+/* Whether the client of a call has gone. */
 bool cli_call_gone(const struct cli_call *call);
 void cli_calls_put(struct cli_calls *calls, struct cli_call *call);
 struct cli_call *cli_calls_take(struct cli_calls *calls);

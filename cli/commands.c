@@ -9,12 +9,12 @@
 static const struct {
     const char *group;
     const struct cli_command *(*command)(void);
-} commands[] = {{"train", cli_train}, {NULL, cli_new},       {"use", cli_generate},    {NULL, cli_chat},
-                {NULL, cli_batch},    {NULL, cli_serve}, {NULL, cli_translate}, {NULL, cli_classify},     {NULL, cli_fill},
-                {NULL, cli_embed},    {NULL, cli_eval},      {"look", cli_info},       {NULL, cli_attend},
-                {NULL, cli_inspect},  {NULL, cli_report},    {"compare", cli_compare}, {NULL, cli_forward},
-                {NULL, cli_bench},    {NULL, cli_doctor},    {"files", cli_tokenize},  {NULL, cli_template},
-                {NULL, cli_export},   {NULL, cli_quantize}};
+} commands[] = {{"train", cli_train}, {NULL, cli_new},     {"use", cli_generate}, {NULL, cli_chat},
+                {NULL, cli_batch},    {NULL, cli_serve},   {NULL, cli_translate}, {NULL, cli_classify},
+                {NULL, cli_fill},     {NULL, cli_embed},   {NULL, cli_eval},      {"look", cli_info},
+                {NULL, cli_attend},   {NULL, cli_inspect}, {NULL, cli_report},    {"compare", cli_compare},
+                {NULL, cli_forward},  {NULL, cli_bench},   {NULL, cli_doctor},    {"files", cli_tokenize},
+                {NULL, cli_template}, {NULL, cli_export},  {NULL, cli_quantize}};
 
 const struct cli_command *cli_command_at(size_t i) {
     return i < CLI_COUNT_OF(commands) ? commands[i].command() : NULL;

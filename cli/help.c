@@ -99,11 +99,11 @@ static int options_indent(const struct cli_command *command) {
 /* ---- options by subject ------------------------------------------------------------------------------------------ */
 
 /* The subjects in the order of every help. */
-static const char *const subjects[] = {"input",      "model",     "fresh model",   "trained model", "data",
-                                       "task",       "tokenizer", "windows",       "comparison",    "length",
-                                       "batches",    "optimizer", "search",        "sampling",      "rules", "network", "limits",
-                                       "selection",  "vectors",   "nearest lines", "costs",         "ranks",
-                                       "evaluation", "saving",    "output",        "precision",     CLI_MACHINE};
+static const char *const subjects[] = {
+    "input",   "model",      "fresh model", "trained model", "data",      "task",          "tokenizer",
+    "windows", "comparison", "length",      "batches",       "optimizer", "search",        "sampling",
+    "rules",   "network",    "limits",      "selection",     "vectors",   "nearest lines", "costs",
+    "ranks",   "evaluation", "saving",      "output",        "precision", CLI_MACHINE};
 
 const char *cli_subject_at(const struct cli_command *command, size_t i) {
     if (command->option_count <= CLI_SUBJECTS_ABOVE) return NULL;

@@ -122,8 +122,8 @@ static int options_memory(const struct cli_option *option, const char *shown, co
             if (*value >= option->low) return CLI_DONE;
         }
     }
-    return cli_usage("%s needs a size from %lldM to %lldG, such as 512M or 8G, not \"%s\"", shown, (long long)option->low,
-                     (long long)option->high >> 10, text);
+    return cli_usage("%s needs a size from %lldM to %lldG, such as 512M or 8G, not \"%s\"", shown,
+                     (long long)option->low, (long long)option->high >> 10, text);
 }
 
 static int options_set(struct parser *p, const struct cli_option *option, const char *shown, const char *text) {

@@ -60,8 +60,8 @@ static const struct cli_option options[] = {
               .help = "largest number of tokens of a completion that does not say it; chats go on to the end of the "
                       "context",
               .high = INT32_MAX, .subject = "sampling"),
-    SERVE_ROW(CLI_TEXTS, "name", "NAME", name,
-              .help = "name of a model in requests, in the order of the models", .subject = "model"),
+    SERVE_ROW(CLI_TEXTS, "name", "NAME", name, .help = "name of a model in requests, in the order of the models",
+              .subject = "model"),
     SERVE_ROW(CLI_READ, "template", "FILE", template, .help = "chat template to use in place of the models'",
               .subject = "model"),
     SERVE_ROW(CLI_TEXTS, "set", "KEY=VALUE", set,
@@ -225,9 +225,10 @@ static int serve_keys(struct cli_server *s) {
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
-/* Waits until a signal comes, at most `seconds`; negative: for ever. */
+/* Waits until a signal comes, at most `seconds`; negative: without end. */
 static bool wait_signal(const sigset_t *signals, double seconds) {
-    const struct timespec time = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    const struct timespec time = {.tv_sec = (time_t)seconds,
+                                  .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
     int which;
     if (seconds < 0) return sigwait(signals, &which) == 0;
     return sigtimedwait(signals, NULL, &time) > 0;
@@ -254,7 +255,8 @@ static void serve_stop(struct cli_server *s, const sigset_t *signals, pthread_t 
     s->stopping = true;
     const size_t open = s->open;
     pthread_mutex_unlock(&s->lock);
-    if (open) cli_say("%zu request%s may finish within %lld s", open, open == 1 ? "" : "s", (long long)s->options->grace);
+    if (open)
+        cli_say("%zu request%s may finish within %lld s", open, open == 1 ? "" : "s", (long long)s->options->grace);
     while (serve_has(s, true) && qkv_clock() < until && !wait_signal(signals, 0.02)) continue;
     pthread_mutex_lock(&s->lock);
     s->aborting = true;
@@ -341,8 +343,9 @@ static int serve(const struct cli_serve_options *o, const char *const *words, si
 #else
 static int serve(const struct cli_serve_options *o, const char *const *words, size_t count) {
     (void)o, (void)words, (void)count;
-    return cli_failed("this qkv was built without libmicrohttpd, which serves HTTP; install libmicrohttpd-dev and build "
-                      "again");
+    return cli_failed(
+        "this qkv was built without libmicrohttpd, which serves HTTP; install libmicrohttpd-dev and build "
+        "again");
 }
 #endif
 
@@ -367,7 +370,8 @@ const struct cli_command *cli_serve(void) {
         .summary = "answer requests over HTTP, as OpenAI's interface has them",
         .usage = "MODEL [MODEL...] [options]",
         .description =
-            "Programs that speak OpenAI's interface can use the models: /v1/completions, /v1/chat/completions (whole or "
+            "Programs that speak OpenAI's interface can use the models: /v1/completions, /v1/chat/completions (whole "
+            "or "
             "as a stream, with tools), /v1/models; /tokenize, /detokenize, /apply-template; /health, and /metrics for "
             "Prometheus. Requests are answered together, in one batch of each model; prompts that begin alike are read "
             "once. An answer has the bytes that the request gets alone: it depends on its own fields and seed, and on "

@@ -62,8 +62,7 @@ void cli_serve_ended(struct cli_call *c) {
     if (!c->status) c->status = CLI_SERVE_GONE;
     s->counts.gone += c->status == CLI_SERVE_GONE || (c->answered && !c->whole);
     s->counts.by_status[c->status / 100 <= 5 ? c->status / 100 : 0]++;
-    if (c->route && c->route->queued && c->status == 200)
-        cli_histogram_add(&s->counts.whole, qkv_clock() - c->began);
+    if (c->route && c->route->queued && c->status == 200) cli_histogram_add(&s->counts.whole, qkv_clock() - c->began);
     if (!s->options->log || !strcmp(s->options->log, "none")) return;
     localtime_r(&now, &parts);
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &parts);
@@ -138,7 +137,8 @@ static const struct {
     {"answers_running", "gauge", "Answers that are made.", running_of},
     {"answers_waiting", "gauge", "Answers that wait for a row or for pages.", waiting_of},
     {"cache_usage_ratio", "gauge", "Share of the pages of the cache that answers use.", used_pages},
-    {"cache_kept_ratio", "gauge", "Share of the pages of the cache that are kept for prompts that begin alike.", kept_pages},
+    {"cache_kept_ratio", "gauge", "Share of the pages of the cache that are kept for prompts that begin alike.",
+     kept_pages},
     {"engine_memory_bytes", "gauge", "Memory of the cache and of steps, as planned.", memory_of},
     {"prompt_tokens_total", "counter", "Tokens of prompts that were computed.", prompt_tokens_of},
     {"prompt_tokens_cached_total", "counter", "Tokens of prompts that were found in the cache.", cached_tokens_of},

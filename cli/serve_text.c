@@ -113,10 +113,20 @@ static bool talk_ids(struct cli_call *c, const json_t *body, struct tokens *t, s
 }
 
 bool cli_route_tokenize(struct cli_call *c, struct cli_api_error *error) {
-    static const char *const names[] = {"content",    "add_special",        "parse_special",       "with_pieces",
-                                        "prompt",     "add_special_tokens", "return_token_strs",   "messages",
-                                        "tools",      "tool_choice",        "chat_template_kwargs", "model",
-                                        "add_generation_prompt", NULL};
+    static const char *const names[] = {"content",
+                                        "add_special",
+                                        "parse_special",
+                                        "with_pieces",
+                                        "prompt",
+                                        "add_special_tokens",
+                                        "return_token_strs",
+                                        "messages",
+                                        "tools",
+                                        "tool_choice",
+                                        "chat_template_kwargs",
+                                        "model",
+                                        "add_generation_prompt",
+                                        NULL};
     struct tokens t = {0};
     json_t *body = text_body(c, names, error);
     if (!body) return false;

@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# The page of "qkv serve": a talk in headless Chromium: streaming, stop, edit, again, settings, models, themes, a phone.
+# PICTURES=FOLDER keeps pictures of it.
+. "$(dirname "$0")/common.sh"
+. "$SOURCE/tests/cli/serve_common.sh"
+. "$SOURCE/tests/cli/browser.sh"
+"$QKV" serve nowhere >out 2>err
+if grep -q 'built without libmicrohttpd' err; then
+    echo "NOT TESTED: the page of qkv serve; this qkv was built without libmicrohttpd"
+    finish
+fi
+need_browser
+make_spec
+make_text 80 >text.txt
+try 0 train run 4 --quiet
+sed 's/"context": 32/"context": 2048/; s/"d_model": 32/"d_model": 256/; s/"layers": 2/"layers": 6/' spec.json >wide.json
+try 0 "$QKV" new wide.json --tokenizer run/tokenizer.json --out wide
+serve page wide run --log none
+
+# ---- the browser, by its own protocol over a pipe (--remote-debugging-pipe: messages end in a zero byte) ----
+mkfifo to from
+"$browser" --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --hide-scrollbars \
+    --disable-background-networking --user-data-dir="$folder/profile" --window-size=1200,900 --remote-debugging-pipe \
+    about:blank 3<to 4>from >/dev/null 2>browser.err &
+chromium=$!
+exec 5>to 6<from
+number=0
+# say METHOD PARAMS [SESSION]: sets $answer to the result of a command.
+say() {
+    local session=${3:+,\"sessionId\":\"$3\"}
+    number=$((number + 1))
+    printf '{"id":%d,"method":"%s","params":%s%s}\0' $number "$1" "$2" "$session" >&5
+    while IFS= read -r -d '' -t 60 answer <&6; do
+        case $answer in "{\"id\":$number,"*) return 0 ;; esac
+        [[ $answer != *Runtime.exceptionThrown* ]] || fail "the page throws: ${answer:0:400}"
+    done
+    fail "the browser does not answer $1"
+    kill $chromium
+    finish
+}
+say Target.createTarget '{"url":"about:blank"}'
+target=$(sed -E 's/.*"targetId":"([^"]*)".*/\1/' <<<"$answer")
+say Target.attachToTarget "{\"targetId\":\"$target\",\"flatten\":true}"
+session=$(sed -E 's/.*"sessionId":"([^"]*)".*/\1/' <<<"$answer")
+say Runtime.enable '{}' "$session"
+# evaluate PROGRAM: sets $answer to the text that the JavaScript gives, which has no double quotes.
+evaluate() {
+    say Runtime.evaluate "{\"expression\":\"$1\",\"awaitPromise\":true,\"returnByValue\":true}" "$session"
+    [[ $answer != *exceptionDetails* ]] || fail "$1: ${answer:0:300}"
+    answer=$(sed -E 's/.*"value":("([^"]*)"|([a-z0-9.-]+)).*/\2\3/' <<<"$answer")
+}
+# until_page PROGRAM WHAT: waits until the program gives true.
+until_page() {
+    local end=$((SECONDS + 60))
+    checks=$((checks + 1))
+    while evaluate "String($1)" && [ "$answer" != true ]; do
+        [ $SECONDS -lt $end ] || { fail "never: $2"; return; }
+        sleep 0.05
+    done
+}
+is() { # is PROGRAM VALUE
+    evaluate "String($1)"
+    same "$answer" "$2" "$1"
+}
+# window WIDTH HEIGHT SCHEME; picture NAME
+window() {
+    say Emulation.setDeviceMetricsOverride \
+        "{\"width\":$1,\"height\":$2,\"deviceScaleFactor\":1,\"mobile\":false}" "$session"
+    say Emulation.setEmulatedMedia "{\"features\":[{\"name\":\"prefers-color-scheme\",\"value\":\"$3\"}]}" "$session"
+}
+picture() {
+    [ -n "${PICTURES:-}" ] || return 0
+    say Page.captureScreenshot '{"format":"png"}' "$session"
+    sed -E 's/.*"data":"([^"]*)".*/\1/' <<<"$answer" | base64 -d >"$PICTURES/$1.png"
+}
+key() { # key NAME: a key in the element that has the focus
+    evaluate "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: '$1', bubbles: true, cancelable: true}))"
+}
+
+# ---- a talk ----
+window 1200 900 light
+say Page.navigate "{\"url\":\"http://127.0.0.1:$port/\"}" "$session"
+until_page "document.readyState === 'complete' && document.querySelectorAll('#model option').length === 2" "the models"
+is "document.activeElement.id" text
+is "document.querySelector('.empty').textContent" "What would you like to say?"
+picture empty
+evaluate "document.querySelector('#max_tokens').value = '12'; document.querySelector('#seed').value = '3'"
+evaluate "document.querySelector('#text').value = 'the king sees'"
+key Enter
+until_page "document.querySelectorAll('.message.assistant').length === 1 && document.querySelector('#send').textContent === 'Send'" "an answer"
+is "document.querySelector('.message.user .body').textContent" "the king sees"
+is "document.querySelector('.message.assistant .body').textContent.length > 0" true
+is "/^12 tokens, [0-9.]+ tokens\\\\/s$/.test(document.querySelector('.assistant .count').textContent)" true
+is "document.querySelector('.bad').textContent.includes('is cut')" true
+evaluate "document.querySelector('.assistant .body').textContent"
+first=$answer
+evaluate "[...document.querySelectorAll('.assistant .tools button')].find((b) => b.textContent === 'Again').click()"
+until_page "document.querySelectorAll('.message.assistant').length === 1 && document.querySelector('#send').textContent === 'Send' && talk.length === 2 && talk[1].content !== ''" "another answer"
+is "document.querySelector('.assistant .body').textContent" "$first"
+picture talk
+# Stop: a long answer, and the key Escape.
+evaluate "document.querySelector('#max_tokens').value = '2000'; document.querySelector('#text').value = 'more'; document.querySelector('#form').requestSubmit()"
+until_page "talk.length === 4 && talk[3].content.length > 2" "the beginning of a long answer"
+is "document.querySelector('#send').textContent" Stop
+key Escape
+until_page "document.querySelector('#send').textContent === 'Send'" "the end of a stopped answer"
+is "talk[3].note.endsWith('stopped')" true
+nothing_open() { [ "$(metric qkv_requests_open)" = 0 ]; }
+eventually nothing_open || fail "a stopped answer goes on"
+# Edit the first message: what follows it goes.
+evaluate "document.querySelector('#max_tokens').value = '5'; [...document.querySelectorAll('.user .tools button')].find((b) => b.textContent === 'Edit').click()"
+until_page "document.activeElement.tagName === 'TEXTAREA' && document.activeElement.id === ''" "an editor"
+evaluate "document.activeElement.value = 'a queen'; [...document.querySelectorAll('.editor button')][0].click()"
+until_page "talk.length === 2 && document.querySelector('#send').textContent === 'Send'" "the answer to the edited message"
+is "talk[0].content" "a queen"
+# Nothing of an answer becomes markup, and fences become code.
+evaluate "talk.push({role: 'assistant', content: '<b>x</b>' + String.fromCharCode(10) + '\`\`\`c' + String.fromCharCode(10) + 'int y;' + String.fromCharCode(10) + '\`\`\`'}); draw()"
+is "document.querySelectorAll('.body b').length" 0
+is "document.querySelector('.body pre').textContent" "int y;"
+evaluate "talk.pop(); draw()"
+# Settings, a bad one of which the server names; the other model; a new talk.
+evaluate "document.querySelector('#gear').click(); document.querySelector('#temperature').value = '-3'; document.querySelector('#text').value = 'x'; document.querySelector('#form').requestSubmit()"
+until_page "[...document.querySelectorAll('.bad')].some((e) => e.textContent.includes('temperature must be a number'))" "the server's words"
+picture settings
+evaluate "document.querySelector('#temperature').value = ''; document.querySelector('#model').value = 'run'; document.querySelector('#new').click(); document.querySelector('#text').value = 'the'; document.querySelector('#form').requestSubmit()"
+until_page "talk.length === 2 && document.querySelector('#send').textContent === 'Send'" "an answer of the other model"
+# The talk outlives the page; a phone, in the dark: nothing is wider than the window.
+window 390 800 dark
+say Page.reload '{}' "$session"
+until_page "document.readyState === 'complete' && document.querySelectorAll('.message').length === 2" "the talk after loading"
+is "document.documentElement.scrollWidth <= 390" true
+is "getComputedStyle(document.body).backgroundColor" "rgb(16, 20, 24)"
+picture phone
+evaluate "document.querySelector('#gear').click()"
+is "document.documentElement.scrollWidth <= 390" true
+picture phone-settings
+evaluate "document.querySelector('#theme').click()"
+is "getComputedStyle(document.body).backgroundColor" "rgb(255, 255, 255)"
+# A server that has gone.
+stop page
+evaluate "document.querySelector('#text').value = 'x'; document.querySelector('#form').requestSubmit()"
+until_page "document.querySelectorAll('.bad').length > 0 && document.querySelector('#send').textContent === 'Send'" "words about a server that has gone"
+is "[...document.querySelectorAll('.bad')].pop().textContent.startsWith('The server does not answer')" true
+kill $chromium
+wait $chromium 2>/dev/null
+finish
