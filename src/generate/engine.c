@@ -75,12 +75,16 @@ static enum qkv_status engine_check(struct qkv_engine *e, const struct qkv_engin
     if (o->step > QKV_ENGINE_STEP_MAX)
         return qkv_fail(e->ctx, QKV_ARGUMENT, "step is %zu; a step has at most %d tokens", o->step,
                         QKV_ENGINE_STEP_MAX);
+    if (o->drafts > QKV_ENGINE_DRAFTS)
+        return qkv_fail(e->ctx, QKV_ARGUMENT, "drafts is %zu; at most %d tokens are guessed", o->drafts,
+                        QKV_ENGINE_DRAFTS);
     e->row_count = o->rows ? o->rows : QKV_ENGINE_ROWS;
     e->context = o->context ? o->context : context;
     e->most = qkv_max(e->row_count, QKV_DECODER_CHUNK);
     e->adapts = !o->step;
     e->step = e->adapts ? qkv_min(64, e->most) : o->step;
     e->forget = o->forget;
+    e->drafts = o->drafts;
     return qkv_engine_texts_check(e, o);
 }
 
