@@ -1,7 +1,7 @@
 /* engine: requests that are answered together. engine.c makes engines, engine_request.c takes requests and ends them,
  * engine_step.c chooses and runs a batch, engine_choose.c chooses tokens, engine_pages.c keeps pages of prefixes,
- * engine_event.c tells what has happened; engine_search.c searches; engine_draft.c guesses tokens; engine_text.c reads texts to embed, classify or
- * fill, and engine_encode.c runs them, and encodes sources. */
+ * engine_event.c tells what has happened; engine_search.c searches; engine_draft.c guesses tokens; engine_text.c reads
+ * texts to embed, classify or fill; engine_encode.c runs them, and encodes sources. */
 #ifndef QKV_ENGINE_ROOM_H
 #define QKV_ENGINE_ROOM_H
 

@@ -1,6 +1,6 @@
 /* Guesses: the tokens that followed the latest earlier place where an answer's newest tokens occur ("prompt lookup
- * decoding", Saxena 2023; speculative decoding, Leviathan et al. 2023). A guess is read with the newest token; each token
- * is then chosen from the same scores as without it. */
+ * decoding", Saxena 2023; speculative decoding, Leviathan et al. 2023). A guess is read with the newest token; each
+ * token is then chosen from the same scores as without it. */
 #include "generate/engine.h"
 
 #include <string.h>
