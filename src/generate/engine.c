@@ -25,11 +25,14 @@ static struct qkv_decoder_options engine_decoder(const struct qkv_engine *e, con
 
 /* Measures such a decoder with the scores of prompts and the records of a step. */
 static enum qkv_status engine_measure(const struct qkv_engine *e, const struct qkv_decoder_options *o, size_t *bytes) {
-    const size_t scored = qkv_max(e->row_count, QKV_ENGINE_SCORED) - e->row_count;
-    const struct qkv_encoded_room room = qkv_engine_room(e, o->pages);
-    const enum qkv_status status =
+    const size_t most = qkv_max(e->row_count, QKV_ENGINE_SCORED), scored = most - e->row_count;
+    struct qkv_encoded_room room = qkv_engine_room(e, o->pages);
+    size_t mixed = 0;
+    room.scored = most;
+    enum qkv_status status =
         room.places ? qkv_encoded_room_measure(e->model, &room, o, bytes) : qkv_decoder_measure(e->model, o, bytes);
-    *bytes += scored * (size_t)e->model->spec.vocab * sizeof(float) + qkv_graph_bytes(&e->model->spec);
+    if (!status && !room.places) status = qkv_decoder_measure_mixed(e->model, o, most, &mixed);
+    *bytes += mixed + scored * (size_t)e->model->spec.vocab * sizeof(float) + qkv_graph_bytes(&e->model->spec);
     return status;
 }
 
