@@ -9,7 +9,7 @@
 struct arguments {
     const char *input, *output, *template;
     struct cli_texts set;
-    int64_t rows, context, tokens, memory;
+    int64_t rows, context, tokens, memory, drafts;
     struct cli_sampling sampling;
     bool force, quiet, json;
     struct cli_common common;
@@ -42,6 +42,10 @@ static const struct cli_option options[] = {
     {CLI_MEMORY, 0, "memory", "SIZE", offsetof(struct arguments, memory),
      .help = "memory of the cache and of steps, as 512M or 8G; no answer depends on it", .low = 1, .high = 1 << 24,
      .before = "half of what is free", .subject = "batches"},
+    {CLI_COUNT, 0, "drafts", "N", offsetof(struct arguments, drafts),
+     .help = "number of tokens that are guessed for an answer in a step, where its latest tokens occurred before (0: "
+             "none); no answer depends on it",
+     .high = 32, .subject = "batches"},
     CLI_SAMPLING_WITHOUT_SEED(struct arguments),
     CLI_SAMPLING_ROW(CLI_COUNT, struct arguments, 's', "seed", "N", seed,
                      .help = "seed of the random choices of the first line; each line after it has one more",
@@ -172,6 +176,7 @@ static int batch_engine(struct cli_batch *b, const struct arguments *a, const ch
     o.rows = (size_t)a->rows;
     o.context = a->context ? (size_t)a->context : most < BATCH_CONTEXT ? most : BATCH_CONTEXT;
     o.memory = (size_t)a->memory << 20;
+    o.drafts = (size_t)a->drafts;
     o.cache = a->common.cache;
     int code = CLI_DONE;
     if (b->chats) code = cli_talk_open(b->api.ctx, path, a->template, &b->api.style);
@@ -196,6 +201,8 @@ static int batch_tell(const struct cli_batch *b, const struct arguments *a, doub
         qkv_json_put_count(&out, "prompt_tokens", s.prompt_tokens);
         qkv_json_put_count(&out, "cached_tokens", s.cached_tokens);
         qkv_json_put_count(&out, "put_off", s.put_off);
+        qkv_json_put_count(&out, "drafted", s.drafted);
+        qkv_json_put_count(&out, "accepted", s.accepted);
         qkv_json_put_count(&out, "memory", s.memory);
         qkv_json_put_fixed(&out, "seconds", seconds, 3);
         qkv_json_end(&out, '}');

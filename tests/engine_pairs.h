@@ -65,6 +65,28 @@ static inline struct qkv_model *pair_model(struct qkv_context *ctx, size_t i) {
     return pair_model_of(ctx, pair_models[i].json, pair_models[i].cache);
 }
 
+/* A decoder alone, with a tokenizer of bytes, whose weights are stored in a type of GGUF files. */
+static inline struct qkv_model *pair_stored(struct qkv_context *ctx, const char *type) {
+    struct qkv_tokenizer_options bytes = {.size = sizeof bytes, .kind = QKV_TOKENIZER_BYTES};
+    struct qkv_gguf_options o = qkv_gguf_defaults();
+    struct qkv_tokenizer *tokenizer;
+    struct qkv_model *m;
+    char path[600];
+    snprintf(path, sizeof path, "%s/stored.gguf", test_folder());
+    m = fixture_model(
+        ctx,
+        "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 256, \"d_model\": 32, \"context\": 300, "
+        "\"decoder\": " PAIR_STACK("{\"kind\": \"rmsnorm\"}", ", \"position\": {\"kind\": \"rope\"}", "swiglu") "}",
+        NULL, 0, 7, 0.25);
+    assert_ok(ctx, qkv_tokenizer_train(ctx, &bytes, NULL, 0, &tokenizer));
+    assert_ok(ctx, qkv_model_set_tokenizer(m, tokenizer));
+    o.format = type;
+    assert_ok(ctx, qkv_model_export_gguf(m, &o, path, NULL));
+    qkv_model_free(m);
+    assert_ok(ctx, qkv_model_load(ctx, path, &m));
+    return m;
+}
+
 /* A text of at most `longest` characters. */
 static inline void pair_text(struct qkv_random *r, char *text, size_t longest) {
     const size_t n = 1 + qkv_random_below(r, longest);

@@ -206,16 +206,18 @@ struct variant {
     const char *name;
     size_t rows, step, pages, at_once;
     bool forget;
+    size_t drafts;
 };
 static const struct variant variants[] = {
-    {"one row", 1, 0, 0, REQUESTS, false},
-    {"pieces of 1", 4, 1, 0, 3, false},
-    {"pieces of 17", 7, 17, 0, 2, false},
-    {"pieces of 512", 31, 512, 0, REQUESTS, false},
-    {"nothing is kept", 8, 64, 0, 5, true},
-    {"five pages", 8, 100, 5, REQUESTS, false},
-    {"four pages, nothing kept", 5, 40, 4, 7, true},
-    {"the time decides", 16, 0, 0, 1, false},
+    {"one row", 1, 0, 0, REQUESTS, false, 0},
+    {"pieces of 1", 4, 1, 0, 3, false, 0},
+    {"pieces of 17", 7, 17, 0, 2, false, 3},
+    {"pieces of 512", 31, 512, 0, REQUESTS, false, 0},
+    {"nothing is kept", 8, 64, 0, 5, true, 0},
+    {"five pages", 8, 100, 5, REQUESTS, false, 8},
+    {"four pages, nothing kept", 5, 40, 4, 7, true, 0},
+    {"the time decides", 16, 0, 0, 1, false, 0},
+    {"guesses", 3, 0, 0, 2, false, 32},
 };
 
 static void check_model(struct qkv_context *ctx, struct qkv_model *m, const char *what, size_t first, size_t every) {
@@ -231,10 +233,11 @@ static void check_model(struct qkv_context *ctx, struct qkv_model *m, const char
         char name[200];
         c = (struct crowd){.asked = asked, .count = REQUESTS};
         snprintf(name, sizeof name, "%s, %s", what, way->name);
-        assert_ok(ctx, qkv_engine_create(m,
-                                         &QKV_OPTIONS(qkv_engine_options, .rows = way->rows, .step = way->step,
-                                                      .pages = way->pages, .forget = way->forget),
-                                         &c.engine));
+        assert_ok(ctx,
+                  qkv_engine_create(m,
+                                    &QKV_OPTIONS(qkv_engine_options, .rows = way->rows, .step = way->step,
+                                                 .pages = way->pages, .forget = way->forget, .drafts = way->drafts),
+                                    &c.engine));
         for (size_t turn = 0; turn < 2; turn++) { /* the second time many prompts are in the cache */
             crowd_run(ctx, &c, turn, way->at_once);
             crowd_check(&c, alone, name);
@@ -520,6 +523,8 @@ static void misuse_is_refused(void **state) {
                  "more than the model's, 400");
     assert_fails(ctx, qkv_engine_create(m, &QKV_OPTIONS(qkv_engine_options, .rows = 1 << 20), &e), QKV_ARGUMENT,
                  "at most 16384");
+    assert_fails(ctx, qkv_engine_create(m, &QKV_OPTIONS(qkv_engine_options, .drafts = 33), &e), QKV_ARGUMENT,
+                 "at most 32 tokens are guessed");
     assert_fails(ctx, qkv_engine_create(m, &QKV_OPTIONS(qkv_engine_options, .memory = 1000), &e), QKV_MEMORY,
                  "give it more memory, or fewer rows");
     assert_fails(ctx, qkv_engine_create(m, &QKV_OPTIONS(qkv_engine_options, .cache = "q9"), &e), QKV_ARGUMENT, "q9");

@@ -182,6 +182,7 @@ static void check_model(struct qkv_context *ctx, struct qkv_model *m, const stru
     for (size_t v = 0; v < TEST_COUNT(variants); v++) {
         char name[100];
         struct qkv_engine *e;
+        const size_t before = qkv_arena_total();
         snprintf(name, sizeof name, "%s, %s", what, variants[v].name);
         assert_ok(ctx,
                   qkv_engine_create(m,
@@ -192,6 +193,8 @@ static void check_model(struct qkv_context *ctx, struct qkv_model *m, const stru
             run(ctx, e, asked, turn, variants[v].at_once, heard);
             compare(asked, alone, heard, REQUESTS, name);
         }
+        const size_t taken = qkv_arena_total() - before, said = qkv_engine_state(e).memory;
+        if (taken > said) fail_msg("%s: %zu bytes are taken, but %zu were said", name, taken, said);
         const struct qkv_engine_state s = qkv_engine_state(e);
         assert_int_equal(s.running + s.waiting, 0);
         assert_int_equal(s.free_pages + s.kept_pages, s.pages);
@@ -230,10 +233,13 @@ static void searches_of_a_decoder_do_not_depend_on_others(void **state) {
     (void)state;
     static struct asked asked[REQUESTS], one[REQUESTS];
     static struct heard alone[REQUESTS], heard[REQUESTS];
-    static const char *const caches[] = {NULL, "q8_0"};
-    for (size_t i = 0; i < TEST_COUNT(caches); i++) {
+    static const struct {
+        const char *name, *cache, *weights;
+    } kinds[] = {{"a decoder", NULL, NULL}, {"a cache of q8_0", "q8_0", NULL}, {"weights of q4_0", NULL, "q4_0"}};
+    for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
         struct qkv_context *ctx = pair_context(i ? 1 : 2);
-        struct qkv_model *m = pair_model_of(ctx, llama, caches[i]);
+        struct qkv_model *m =
+            kinds[i].weights ? pair_stored(ctx, kinds[i].weights) : pair_model_of(ctx, llama, kinds[i].cache);
         struct qkv_random r = test_random(190 + i);
         make_requests(&r, asked);
         for (size_t k = 0; k < REQUESTS; k++) {
@@ -252,7 +258,7 @@ static void searches_of_a_decoder_do_not_depend_on_others(void **state) {
             if (!asked[k].plain) assert_true(alone[k].results[0].found);
             qkv_engine_free(e);
         }
-        check_model(ctx, m, asked, alone, caches[i] ? caches[i] : "a decoder");
+        check_model(ctx, m, asked, alone, kinds[i].name);
         qkv_model_free(m);
         qkv_context_free(ctx);
     }

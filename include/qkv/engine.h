@@ -43,6 +43,10 @@ struct qkv_engine_options {
     /* largest number of tokens of a source, and of a text that is embedded, classified or filled; 0: the context of the
      * stack that reads it, at most 2048, but none with a decoder alone whose folder records no pooling */
     size_t text;
+    /* largest number of tokens that are guessed for an answer in a step, at most 32: those that followed when its
+     * latest tokens occurred before. The model reads them with the newest token, and tokens are chosen as without them:
+     * right guesses save steps, and no guess changes an answer. 0: none */
+    size_t drafts;
 };
 /* Experimental: all 0. */
 QKV_API void qkv_engine_options_init(struct qkv_engine_options *options, size_t size);
@@ -97,7 +101,8 @@ struct qkv_engine_request {
     const char *second;                    /* of QKV_ENGINE_CLASSIFY: the second text of a pair; NULL: none */
     size_t second_size;
     /* Of QKV_ENGINE_GENERATE: a search with beams, or, with `sample`, results that are drawn together, as qkv_search
-     * has them; also of a decoder alone. If its max_tokens is 0, options->tokens is the maximum. The search chooses the tokens, and the answers are its n_best results, told at its end; `answers` is 1 or n_best. It has no
+     * has them; also of a decoder alone. If its max_tokens is 0, options->tokens is the maximum. The search chooses
+     * the tokens, and the answers are its n_best results, told at its end; `answers` is 1 or n_best. It has no
      * penalties, biases, stop texts and log-probabilities but those of its own options. NULL: none. */
     const struct qkv_search_options *search;
 };
@@ -169,6 +174,7 @@ struct qkv_engine_state {
     uint64_t steps, tokens, prompt_tokens, cached_tokens; /* tokens made; read of prompts; found in the cache */
     uint64_t put_off;                                     /* how often an answer gave its pages back */
     uint64_t texts, text_tokens; /* that were embedded, classified or filled, and their tokens */
+    uint64_t drafted, accepted;  /* tokens that were guessed; those of them that were chosen */
 };
 /* Experimental: the state of an engine; all 0 for NULL. */
 QKV_API struct qkv_engine_state qkv_engine_state(const struct qkv_engine *engine);

@@ -25,11 +25,14 @@ static struct qkv_decoder_options engine_decoder(const struct qkv_engine *e, con
 
 /* Measures such a decoder with the scores of prompts and the records of a step. */
 static enum qkv_status engine_measure(const struct qkv_engine *e, const struct qkv_decoder_options *o, size_t *bytes) {
-    const size_t scored = qkv_max(e->row_count, QKV_ENGINE_SCORED) - e->row_count;
-    const struct qkv_encoded_room room = qkv_engine_room(e, o->pages);
-    const enum qkv_status status =
+    const size_t most = qkv_max(e->row_count, QKV_ENGINE_SCORED), scored = most - e->row_count;
+    struct qkv_encoded_room room = qkv_engine_room(e, o->pages);
+    size_t mixed = 0;
+    room.scored = most;
+    enum qkv_status status =
         room.places ? qkv_encoded_room_measure(e->model, &room, o, bytes) : qkv_decoder_measure(e->model, o, bytes);
-    *bytes += scored * (size_t)e->model->spec.vocab * sizeof(float) + qkv_graph_bytes(&e->model->spec);
+    if (!status && !room.places) status = qkv_decoder_measure_mixed(e->model, o, most, &mixed);
+    *bytes += mixed + scored * (size_t)e->model->spec.vocab * sizeof(float) + qkv_graph_bytes(&e->model->spec);
     return status;
 }
 
@@ -75,12 +78,16 @@ static enum qkv_status engine_check(struct qkv_engine *e, const struct qkv_engin
     if (o->step > QKV_ENGINE_STEP_MAX)
         return qkv_fail(e->ctx, QKV_ARGUMENT, "step is %zu; a step has at most %d tokens", o->step,
                         QKV_ENGINE_STEP_MAX);
+    if (o->drafts > QKV_ENGINE_DRAFTS)
+        return qkv_fail(e->ctx, QKV_ARGUMENT, "drafts is %zu; at most %d tokens are guessed", o->drafts,
+                        QKV_ENGINE_DRAFTS);
     e->row_count = o->rows ? o->rows : QKV_ENGINE_ROWS;
     e->context = o->context ? o->context : context;
     e->most = qkv_max(e->row_count, QKV_DECODER_CHUNK);
     e->adapts = !o->step;
     e->step = e->adapts ? qkv_min(64, e->most) : o->step;
     e->forget = o->forget;
+    e->drafts = o->drafts;
     return qkv_engine_texts_check(e, o);
 }
 

@@ -1,7 +1,7 @@
 /* engine: requests that are answered together. engine.c makes engines, engine_request.c takes requests and ends them,
  * engine_step.c chooses and runs a batch, engine_choose.c chooses tokens, engine_pages.c keeps pages of prefixes,
- * engine_event.c tells what has happened; engine_search.c searches; engine_text.c reads texts to embed, classify or
- * fill, and engine_encode.c runs them, and encodes sources. */
+ * engine_event.c tells what has happened; engine_search.c searches; engine_draft.c guesses tokens; engine_text.c reads
+ * texts to embed, classify or fill; engine_encode.c runs them, and encodes sources. */
 #ifndef QKV_ENGINE_ROOM_H
 #define QKV_ENGINE_ROOM_H
 
@@ -22,6 +22,7 @@ enum {
     QKV_ENGINE_TEXT_TOKENS = 512,     /* tokens of texts that are read at once, if no text is longer */
     QKV_ENGINE_TEXTS = QKV_LINE_ROWS, /* texts that are read at once */
     QKV_ENGINE_MESSAGE = 512,         /* bytes of a message of a search that fails */
+    QKV_ENGINE_DRAFTS = 32,           /* tokens that are guessed for an answer */
     QKV_ENGINE_MASKS = 32             /* masks that are filled at once */
 };
 #define QKV_ENGINE_NO_ROW SIZE_MAX
@@ -35,6 +36,7 @@ struct qkv_engine_answer {
     size_t count, made; /* all ids; those that were made */
     size_t row;         /* of the decoder; QKV_ENGINE_NO_ROW: it waits, or has ended */
     size_t cached;      /* positions that were in the cache when it began */
+    size_t drafted;     /* tokens after them that are guessed, in this step */
     size_t told;        /* tokens of the prompt whose log-probabilities were told, with the first */
     bool ended;
     /* the first pages of its list that the cache knows, and the node of the last of them */
@@ -122,6 +124,7 @@ struct qkv_engine {
     struct qkv_context *ctx;
     struct qkv_decoder *decoder;
     size_t row_count, context, most; /* most: tokens of a step */
+    size_t drafts;                   /* tokens that are guessed for an answer */
     bool forget, adapts;             /* adapts: the tokens of a step follow the time that they take */
     size_t step;                     /* tokens of the next step */
     struct qkv_engine_answer **rows; /* (row_count); NULL: the row is free */
@@ -190,6 +193,10 @@ size_t qkv_engine_search_unread(const struct qkv_engine *engine, const struct qk
 void qkv_engine_searches_share(struct qkv_engine *engine);
 /* Takes a step with the scores (live,V) of the hypotheses. */
 void qkv_engine_search_step(struct qkv_engine *engine, struct qkv_engine_job *job, const float *scores);
+
+/* ---- guesses (engine_draft.c) ---- */
+/* Guesses up to `most` tokens that follow an answer, and writes them after its ids. Returns how many there are. */
+size_t qkv_engine_draft(struct qkv_engine *engine, struct qkv_engine_answer *answer, size_t most);
 
 /* ---- texts (engine_text.c, engine_encode.c) ---- */
 /* Checks and reads a text. */

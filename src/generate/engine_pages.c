@@ -113,7 +113,7 @@ void qkv_engine_find(struct qkv_engine *e, struct qkv_engine_answer *a) {
 
 void qkv_engine_keep(struct qkv_engine *e, struct qkv_engine_answer *a) {
     const struct qkv_page_list *list = &e->decoder->lists[a->row];
-    const size_t positions = positions_of(e), full = list->length / positions;
+    const size_t positions = positions_of(e), full = qkv_min(list->length, a->count) / positions; /* no guesses */
     struct qkv_engine_node *nodes = e->prefixes.nodes;
     if (!shares(e, a)) return;
     while (a->known < full) {

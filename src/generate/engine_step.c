@@ -100,17 +100,36 @@ static struct qkv_engine_answer *oldest_prompt(const struct qkv_engine *e, size_
     return oldest;
 }
 
+/* Adds guesses to the rows that make tokens, as far as there are scores for them, and tokens in the step. */
+static size_t step_draft(struct qkv_engine *e, size_t tokens) {
+    const size_t had = tokens;
+    size_t scores = e->scored_most - e->state.running; /* each row may need one */
+    for (size_t r = 0; r < e->row_count; r++) {
+        struct qkv_engine_answer *a = e->rows[r];
+        if (!a || !a->made || a->job->search || !e->counts[r] || tokens >= e->step) continue;
+        const size_t more = qkv_engine_draft(e, a, qkv_min(scores, e->step - tokens));
+        e->counts[r] += more;
+        tokens += more;
+        scores -= more;
+    }
+    return tokens - had;
+}
+
 /* Chooses the tokens of each row: one of each that makes tokens; of the rest, a quarter goes to the oldest prompt, and
  * the shortest prompts get theirs first. */
-static size_t step_choose(struct qkv_engine *e) {
+static size_t step_choose(struct qkv_engine *e, bool drafts) {
     size_t tokens = 0, left;
     qkv_engine_searches_share(e);
     memset(e->counts, 0, e->row_count * sizeof *e->counts);
-    for (size_t r = 0; r < e->row_count; r++)
-        if (e->rows[r] && unread(e, e->rows[r]) == 1) tokens += e->counts[r] = piece_most(e, e->rows[r], 1);
+    for (size_t r = 0; r < e->row_count; r++) {
+        if (!e->rows[r]) continue;
+        e->rows[r]->drafted = 0;
+        if (unread(e, e->rows[r]) == 1) tokens += e->counts[r] = piece_most(e, e->rows[r], 1);
+    }
     const size_t prompts = prompts_sort(e);
+    const size_t guessed = drafts && e->drafts && !prompts ? step_draft(e, tokens) : 0;
     struct qkv_engine_answer *first = oldest_prompt(e, prompts);
-    left = e->step > tokens ? e->step - tokens : !tokens;
+    left = e->step > tokens + guessed ? e->step - tokens - guessed : !tokens;
     if (first && left) {
         tokens += e->counts[first->row] = piece_most(e, first, left / 4 + 1);
         left -= qkv_min(left, e->counts[first->row]);
@@ -124,13 +143,13 @@ static size_t step_choose(struct qkv_engine *e) {
         tokens += piece - had;
         left -= qkv_min(left, piece - had);
     }
-    return tokens;
+    return tokens + guessed;
 }
 
 /* Whether the scores after token `place` of an answer are wanted. */
 static bool is_scored(const struct qkv_engine_answer *a, size_t place) {
     const bool told = a->job->request.prompt_probabilities && place + 1 < a->job->prompt.count && place + 1 >= a->told;
-    return told || place + 1 == a->count;
+    return told || place + 1 >= a->count;
 }
 
 /* Lists the tokens of the batch and those whose scores are wanted; cuts prompts whose scores do not fit. */
@@ -138,7 +157,7 @@ static size_t step_list(struct qkv_engine *e) {
     size_t n = 0, scored = 0, rows = 0;
     for (size_t r = 0; r < e->row_count; r++) rows += e->counts[r] > 0;
     for (size_t r = 0; r < e->row_count; r++) {
-        const struct qkv_engine_answer *a = e->rows[r];
+        struct qkv_engine_answer *a = e->rows[r];
         const size_t from = a ? e->decoder->reached[r] : 0;
         size_t k = 0;
         for (; k < e->counts[r]; k++) {
@@ -150,6 +169,7 @@ static size_t step_list(struct qkv_engine *e) {
         }
         rows -= e->counts[r] > 0;
         e->counts[r] = k;
+        if (a && a->drafted) a->drafted = qkv_min(a->drafted, k - 1);
     }
     return scored;
 }
@@ -173,15 +193,17 @@ static struct qkv_engine_answer *youngest(const struct qkv_engine *e) {
 /* Grows the rows; where pages are missing, pages of the past are given away, then answers are put off. *scored: tokens
  * whose scores there are; *tokens: of the batch, which may be 0. */
 static enum qkv_status step_grow(struct qkv_engine *e, size_t *tokens, size_t *scored) {
-    for (;;) {
-        *tokens = step_choose(e);
+    for (bool drafts = true;;) {
+        *tokens = step_choose(e, drafts);
         *scored = step_list(e);
         if (!*tokens) return QKV_OK;
         const struct qkv_decoder_input input = {
             .ids = e->ids, .counts = e->counts, .scored = e->scored, .scored_count = *scored};
         const enum qkv_status status = qkv_decoder_grow(e->decoder, &input);
         if (status != QKV_FULL) return status;
-        if (!qkv_engine_forget_one(e)) {
+        if (drafts && e->drafts) {
+            drafts = false; /* guesses put no answer off */
+        } else if (!qkv_engine_forget_one(e)) {
             struct qkv_engine_answer *last = youngest(e);
             if (!last) return status;
             if (last->job->search)
@@ -231,10 +253,18 @@ static enum qkv_status step_end_prompt(struct qkv_engine *e, struct qkv_engine_a
 static enum qkv_status step_token(struct qkv_engine *e, struct qkv_engine_answer *a, const float *logits) {
     const size_t row = a->row;
     enum qkv_status status = QKV_OK;
+    const int32_t guess = a->drafted ? a->ids[a->count] : -1;
     if (!a->made && a->job->tokens) status = step_fork(e, a, row, logits);
     if (!status) status = a->job->tokens ? qkv_engine_choose(e, a, logits) : step_end_prompt(e, a);
     if (status) qkv_decoder_shorten(e->decoder, row, a->count - 1); /* its scores are made again */
-    return status;
+    if (status || a->row == QKV_ENGINE_NO_ROW || !a->drafted) return status;
+    const bool right = a->ids[a->count - 1] == guess;
+    e->state.accepted += right;
+    a->drafted -= right;
+    if (right) return QKV_OK;
+    qkv_decoder_shorten(e->decoder, row, a->count - 1);
+    a->drafted = 0;
+    return QKV_OK;
 }
 
 static enum qkv_status step_tell_prompt(struct qkv_engine *e, struct qkv_engine_answer *a, size_t place,
@@ -249,15 +279,21 @@ static enum qkv_status step_tell_prompt(struct qkv_engine *e, struct qkv_engine_
 /* Tells all tokens of one row that have scores. */
 static enum qkv_status step_tell_row(struct qkv_engine *e, struct qkv_engine_answer *a, size_t from, size_t count,
                                      size_t *next) {
-    const size_t vocab = (size_t)e->model->spec.vocab;
+    const size_t vocab = (size_t)e->model->spec.vocab, guessed = a->drafted;
     enum qkv_status status = QKV_OK;
+    size_t first = count, scored = 0;
     for (size_t k = 0; k < count; k++) {
+        if (!is_scored(a, from + k)) continue;
+        first = qkv_min(first, k);
+        scored++;
+    }
+    const float *logits = e->decoder->scores + *next * vocab;
+    *next += scored;
+    e->state.drafted += guessed;
+    for (size_t k = first; k < count && !status && a->row != QKV_ENGINE_NO_ROW; k++, logits += vocab) {
         const size_t place = from + k;
-        if (!is_scored(a, place)) continue;
-        const float *logits = e->decoder->scores + (*next)++ * vocab;
-        if (status) continue; /* the row is shorter now; its other scores are passed over */
+        if (place >= e->decoder->reached[a->row]) break; /* a guess was wrong: the row is shorter now */
         status = place + 1 == a->count ? step_token(e, a, logits) : step_tell_prompt(e, a, place, logits);
-        if (a->row == QKV_ENGINE_NO_ROW) break;
     }
     return status;
 }

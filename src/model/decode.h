@@ -90,6 +90,7 @@ struct qkv_encoded_room {
     size_t places, pages; /* sources that are there at once, 0: none; their pages, 0: as many as all places need */
     size_t T;             /* positions of the longest */
     size_t sources, rows; /* the maximum that is encoded at once: sequences, and the positions of all of them */
+    size_t scored;        /* of targets: tokens whose scores are wanted at once */
 };
 /* Begins such a batch with all places empty. */
 enum qkv_status qkv_encoded_open(struct qkv_encoded *encoded, const struct qkv_encoded_room *room);
@@ -150,6 +151,10 @@ struct qkv_decoder *qkv_decoder_allocate(struct qkv_model *model);
 enum qkv_status qkv_decoder_begin(struct qkv_decoder *decoder, const struct qkv_decoder_options *options);
 /* Bytes of cache and step of such a decoder, by plans. The model may be planned. */
 enum qkv_status qkv_decoder_measure(struct qkv_model *model, const struct qkv_decoder_options *options, size_t *bytes);
+/* Bytes that a step may need besides those that qkv_decoder_measure plans, where rows get different numbers of tokens,
+ * and `scored` tokens have scores. */
+enum qkv_status qkv_decoder_measure_mixed(struct qkv_model *model, const struct qkv_decoder_options *options,
+                                          size_t scored, size_t *bytes);
 /* Makes a decoder in the same pool whose only row continues `row`, with its scores if there is one set per row. */
 enum qkv_status qkv_decoder_fork(const struct qkv_decoder *decoder, size_t row, struct qkv_decoder **out);
 /* The maximum number of tokens in a pass. */
@@ -186,6 +191,8 @@ struct qkv_decoder_pass {
 enum qkv_status qkv_decoder_pass_run(struct qkv_decoder *decoder, const struct qkv_decoder_pass *pass);
 /* Bytes of the passes that will surely come: one token per row, and `chunk` tokens per row. */
 enum qkv_status qkv_decoder_pass_measure(struct qkv_decoder *decoder, size_t chunk, size_t *bytes);
+/* Bytes of the passes that may come: the maximum of tokens, in one row or in all rows. */
+enum qkv_status qkv_decoder_pass_measure_mixed(struct qkv_decoder *decoder, size_t scored, size_t *bytes);
 
 /* ---- batches of uses (use_measure.c) ----------------------------------------------------------------------------- */
 

@@ -200,6 +200,25 @@ enum qkv_status qkv_decoder_measure(struct qkv_model *model, const struct qkv_de
     return status;
 }
 
+enum qkv_status qkv_decoder_measure_mixed(struct qkv_model *model, const struct qkv_decoder_options *options,
+                                          size_t scored, size_t *bytes) {
+    size_t usual = 0, mixed = 0, pool = 0;
+    struct qkv_decoder *d = qkv_decoder_allocate(model);
+    enum qkv_status status = d ? decoder_start(d, options) : QKV_MEMORY;
+    if (!status) status = decoder_own_pool(d, options->cache);
+    if (!status) {
+        const struct qkv_page_shape shape = decoder_pages(d, options);
+        status = qkv_page_pool_measure(d->pool, &shape, &pool);
+        if (!status) status = decoder_measure_kept(d, &shape, &pool);
+        if (!status) status = qkv_decoder_pass_measure(d, options->chunk, &usual);
+        if (!status) status = qkv_decoder_pass_measure_mixed(d, scored, &mixed);
+    }
+    *bytes = mixed > usual ? mixed - usual : 0;
+    if (d) d->rows = 0; /* a measuring decoder has no lists to free */
+    qkv_decoder_free(d);
+    return status;
+}
+
 void qkv_decoder_options_init(struct qkv_decoder_options *options, size_t size) {
     static const struct qkv_decoder_options usual = {.size = sizeof usual, .rows = 1, .chunk = 1};
     qkv_options_init(options, size, &usual, sizeof usual);

@@ -73,7 +73,7 @@ static enum qkv_status places_plan(struct places_plan *plan, size_t *kept) {
 
 enum qkv_status qkv_encoded_room_measure(struct qkv_model *m, const struct qkv_encoded_room *room,
                                          const struct qkv_decoder_options *targets, size_t *bytes) {
-    size_t kept = 0, pool = 0, target = 0;
+    size_t kept = 0, pool = 0, target = 0, mixed = 0;
     struct qkv_encoded *e = qkv_encoded_make(m);
     struct places_plan plan = {.e = e, .room = room, .pages = room->places > 0};
     if (!e) return QKV_MEMORY;
@@ -86,8 +86,9 @@ enum qkv_status qkv_encoded_room_measure(struct qkv_model *m, const struct qkv_e
         struct qkv_decoder_options options = *targets;
         options.encoded = e;
         status = qkv_decoder_measure(m, &options, &target);
+        if (!status) status = qkv_decoder_measure_mixed(m, &options, room->scored, &mixed);
     }
-    *bytes = kept + plan.bytes + pool + target;
+    *bytes = kept + plan.bytes + pool + target + mixed;
     qkv_encoded_free(e);
     return status;
 }

@@ -26,7 +26,7 @@ cat >requests.jsonl <<'END'
 {"custom_id": "unsaid", "prompt": "ghost"}
 END
 text_alone() { "$QKV" generate run -q "$@" 2>/dev/null; }
-for way in "" "--rows 1" "--rows 3 --memory 2" "--threads 2 --rows 7"; do
+for way in "" "--rows 1" "--rows 3 --memory 2 --drafts 7" "--threads 2 --rows 7"; do
     checks=$((checks + 1))
     batch $way --temp 0 -n 6 || fail "qkv batch $way: exit code $?"
     same "$(wc -l <answers.jsonl)" 6 "lines of answers ($way)"
@@ -86,7 +86,7 @@ same "$(texts greedy)" "$("$QKV" translate "$pair" "t5 t9 t12 t20" -q --max-toke
 same "$(texts beams)" "$(beams 4 "t5 t9 t12 t20" --n-best 2 --max-tokens 12 --length-penalty 1 \
     --early-stopping false | cut -f4)" "targets of beams"
 same "$(texts short)" "$(beams 3 "t7 t9" --max-tokens 9 --length-penalty -1 --early-stopping false)" "short beams"
-same "$(texts true)" "$(beams 3 "t7 t9" --max-tokens 9 --length-penalty 1 --early-stopping true)" "beams that stop early"
+same "$(texts true)" "$(beams 3 "t7 t9" --max-tokens 9 --length-penalty 1 --early-stopping true)" "beams that stop"
 grep -F '"drawn"' answers.jsonl | grep -qF 'a search with beams has no temperature' || fail "beams with a temperature"
 grep -F '"alone"' answers.jsonl | grep -qF 'add use_beam_search true' || fail "best_of without beams"
 grep -F '"wide"' answers.jsonl | grep -qF 'needs as many rows' || fail "more beams than rows"

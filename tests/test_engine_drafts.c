@@ -1,0 +1,138 @@
+/* Guesses of engines: answers have the same tokens, log-probabilities and ends with and without guessed tokens, which
+ * save steps where texts repeat; of a decoder and of encoder-decoders, greedy and drawn, with few pages, in types of
+ * stored weights and caches. */
+/* labels: numeric */
+#include "engine_pairs.h"
+
+enum { REQUESTS = 12, SIZE = PAIR_CONTEXT, TOKENS = 120, ANSWERS = 2 };
+
+static const char llama[] =
+    "\"decoder\": {\"layers\": 2, \"norm\": {\"kind\": \"rmsnorm\"}, \"attention\": {\"heads\": 2, \"kv_heads\": 1, "
+    "\"head_dim\": 32, \"position\": {\"kind\": \"rope\"}}, \"ffn\": {\"kind\": \"swiglu\", \"d_ff\": 64}}";
+
+struct heard {
+    int32_t ids[TOKENS + 1];
+    double scores[TOKENS + 1];
+    size_t count;
+    enum qkv_finish finish;
+};
+
+/* Texts that repeat a few letters; every third is drawn with a temperature. */
+static void submit(struct qkv_engine *e, struct qkv_random *r, size_t i, uint64_t *id) {
+    struct qkv_engine_request q = qkv_engine_request_defaults();
+    struct qkv_generate_options o = qkv_generate_defaults();
+    char text[SIZE];
+    const size_t period = 2 + qkv_random_below(r, 7);
+    pair_text(r, text, SIZE - TOKENS - 2);
+    for (size_t k = period; k < strlen(text); k++) text[k] = text[k - period];
+    text[0] = 'a';
+    o.tokens = 1 + qkv_random_below(r, TOKENS);
+    o.sampling.temperature = i % 3 == 1 ? 0.3 : 0;
+    o.sampling.seed = i;
+    o.sampling.repeat_penalty = i % 4 == 3 ? 1.1 : 1;
+    q.prompt = text, q.prompt_size = strlen(text);
+    q.options = &o;
+    q.answers = i % 5 == 2 ? ANSWERS : 1;
+    q.log_probabilities = true;
+    if (qkv_engine_submit(e, &q, id)) fail_msg("\"%s\"", text);
+}
+
+static struct qkv_engine_state run(struct qkv_model *m, const struct qkv_engine_options *options,
+                                   struct heard (*heard)[ANSWERS]) {
+    uint64_t ids[REQUESTS];
+    struct qkv_random r = test_random(220);
+    struct qkv_engine_event event;
+    struct qkv_engine *e;
+    const size_t before = qkv_arena_total();
+    bool busy = true;
+    memset(heard, 0, REQUESTS * sizeof *heard);
+    assert_ok(m->ctx, qkv_engine_create(m, options, &e));
+    for (size_t i = 0; i < REQUESTS; i++) submit(e, &r, i, &ids[i]);
+    while (busy) {
+        assert_ok(m->ctx, qkv_engine_step(e, &busy));
+        while (qkv_engine_poll(e, &event)) {
+            size_t i = 0;
+            while (ids[i] != event.request) i++;
+            struct heard *h = &heard[i][event.answer];
+            if (event.token.id >= 0) {
+                h->ids[h->count] = event.token.id;
+                h->scores[h->count++] = event.token.log_probability;
+            }
+            h->finish = event.finish;
+        }
+    }
+    const struct qkv_engine_state state = qkv_engine_state(e);
+    if (options->drafts && qkv_arena_total() - before > state.memory) /* the first run packs the weights */
+        fail_msg("%zu bytes are taken, but %zu were said", qkv_arena_total() - before, state.memory);
+    qkv_engine_free(e);
+    return state;
+}
+
+static void check(struct qkv_model *m, const char *name) {
+    static const struct {
+        size_t drafts, rows, pages, step;
+    } ways[] = {{1, 4, 0, 0}, {7, 12, 0, 400}, {32, 1, 0, 100}, {9, 6, 7, 64}};
+    static struct heard plain[REQUESTS][ANSWERS], guessed[REQUESTS][ANSWERS];
+    const struct qkv_engine_state without = run(m, &QKV_OPTIONS(qkv_engine_options, .rows = 1, .step = 100), plain);
+    assert_int_equal(without.drafted, 0);
+    for (size_t v = 0; v < TEST_COUNT(ways); v++) {
+        const struct qkv_engine_state s =
+            run(m,
+                &QKV_OPTIONS(qkv_engine_options, .drafts = ways[v].drafts, .rows = ways[v].rows, .pages = ways[v].pages,
+                             .step = ways[v].step),
+                guessed);
+        for (size_t i = 0; i < REQUESTS; i++)
+            for (size_t k = 0; k < ANSWERS; k++) {
+                const struct heard *a = &plain[i][k], *b = &guessed[i][k];
+                if (a->count != b->count || a->finish != b->finish ||
+                    memcmp(a->ids, b->ids, a->count * sizeof *a->ids) ||
+                    memcmp(a->scores, b->scores, a->count * sizeof *a->scores))
+                    fail_msg("%s, %zu guesses: request %zu, answer %zu: other tokens", name, ways[v].drafts, i, k);
+            }
+        assert_true(s.drafted > s.accepted && s.accepted > 0);
+        assert_int_equal(s.free_pages + s.kept_pages, s.pages);
+        if (ways[v].rows == 1 && s.steps >= without.steps)
+            fail_msg("%s: %zu steps with guesses, %zu without", name, (size_t)s.steps, (size_t)without.steps);
+    }
+}
+
+static void guesses_change_no_answer(void **state) {
+    (void)state;
+    static const char *const caches[] = {NULL, "q8_0"};
+    for (size_t i = 0; i < TEST_COUNT(caches); i++) {
+        struct qkv_context *ctx = pair_context(i ? 1 : 2);
+        struct qkv_model *m = pair_model_of(ctx, llama, caches[i]);
+        check(m, caches[i] ? caches[i] : "a decoder");
+        qkv_model_free(m);
+        qkv_context_free(ctx);
+    }
+    for (size_t i = 0; i < TEST_COUNT(pair_models); i++) {
+        struct qkv_context *ctx = pair_context(1);
+        struct qkv_model *m = pair_model(ctx, i);
+        check(m, pair_models[i].name);
+        qkv_model_free(m);
+        qkv_context_free(ctx);
+    }
+}
+
+/* Stored types of weights, whose products are other kernels for one row than for several. */
+static void guesses_change_no_answer_of_stored_weights(void **state) {
+    (void)state;
+    static const char *const types[] = {"q8_0", "q4_0"};
+    for (size_t i = 0; i < TEST_COUNT(types); i++) {
+        struct qkv_context *ctx = pair_context(1);
+        struct qkv_model *m = pair_stored(ctx, types[i]);
+        check(m, types[i]);
+        qkv_model_free(m);
+        qkv_context_free(ctx);
+    }
+}
+
+int main(void) {
+    test_seed();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(guesses_change_no_answer),
+        cmocka_unit_test(guesses_change_no_answer_of_stored_weights),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
