@@ -232,7 +232,8 @@ static void fields_ask(struct cli_api_request *r) {
 bool cli_api_read_fields(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
     r->values = (struct cli_api_values){NAN, NAN, NAN, NAN, NAN, NAN, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     if (!json_is_object(r->body)) return cli_api_refuse(error, "", "the request must be an object");
-    if (!fields_all(r, error) || !fields_stops(api, r, error) || !fields_biases(r, error) || !cli_api_read_form(api, r, error))
+    if (!fields_all(r, error) || !fields_stops(api, r, error) || !fields_biases(r, error) ||
+        !cli_api_read_form(api, r, error))
         return false;
     if (r->values.top_p == 0) return cli_api_refuse(error, "top_p", "top_p must be greater than 0");
     if (r->values.top_logprobs > 0 && r->values.chat_logprobs <= 0)

@@ -281,10 +281,9 @@ const struct cli_command *cli_batch(void) {
         .description =
             "Each line of the input is a request as programs send it to OpenAI's interface: {\"prompt\": …} or "
             "{\"messages\": […]} with max_tokens, temperature, top_p, n, stop, seed, logprobs, echo, logit_bias, "
-            "response_format, guided_regex and more; or such an object as \"body\", beside \"custom_id\", as in files of OpenAI's batches. Each line of "
-            "the output is {\"custom_id\", \"response\": {\"status_code\", \"body\"}, \"error\"}, in the order in "
-            "which "
-            "answers are complete.\n\n"
+            "response_format, guided_regex and more; or such an object as \"body\", beside \"custom_id\", as in files "
+            "of OpenAI's batches. Each line of the output is {\"custom_id\", \"response\": {\"status_code\", "
+            "\"body\"}, \"error\"}, in the order in which answers are complete.\n\n"
             "Answers are made together, and prompts that begin alike are read once. An answer has the bytes that the "
             "request gets alone: nothing depends on other requests, on --rows, --memory or --threads. Sampling options "
             "are for requests that do not say them; a request without a seed has --seed (0) plus its line - 1.\n\n"

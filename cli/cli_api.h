@@ -1,5 +1,6 @@
 /* cli_api.h: requests for continuations as programs for the interface of OpenAI write them, and their answers. Requests
- * are JSON; an engine answers them. api_fields.c reads the fields, api_form.c those of constraints, api_request.c the prompts, api_answer.c writes. */
+ * are JSON; an engine answers them. api_fields.c reads the fields, api_form.c those of constraints, api_request.c the
+ * prompts, api_answer.c writes. */
 #ifndef QKV_CLI_API_H
 #define QKV_CLI_API_H
 

@@ -1,4 +1,4 @@
-/* Constraints: made of options, held by whoever uses them, freed. */
+/* Constraints: made of options, owned by all that hold them, freed by the last. */
 #include "constrain/grammar.h"
 
 #include <stdlib.h>
