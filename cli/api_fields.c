@@ -71,6 +71,13 @@ static const struct field fields[] = {
     {"chat_template_kwargs", CHAT, OTHER, 0, 0, 0},
     {"stop", BOTH, OTHER, 0, 0, 0},
     {"logit_bias", BOTH, OTHER, 0, 0, 0},
+    {"response_format", BOTH, OTHER, 0, 0, 0},
+    {"guided_json", BOTH, OTHER, 0, 0, 0},
+    {"guided_regex", BOTH, OTHER, 0, 0, 0},
+    {"guided_choice", BOTH, OTHER, 0, 0, 0},
+    {"guided_grammar", BOTH, OTHER, 0, 0, 0},
+    {"grammar", BOTH, OTHER, 0, 0, 0},
+    {"structured_outputs", BOTH, OTHER, 0, 0, 0},
     {"stream", BOTH, FALSE_, 0, 0, 0},
     {"model", BOTH, NAMED, 0, 0, 0},
     {"user", BOTH, NAMED, 0, 0, 0},
@@ -132,7 +139,6 @@ static bool fields_all(struct cli_api_request *r, struct cli_api_error *error) {
                (strcmp(fields[i].name, name) != 0 || !(fields[i].where & (r->chat ? CHAT : COMPLETION))))
             i++;
         if (i == CLI_COUNT_OF(fields)) {
-            if (cli_api_is_form(name)) continue;
             const char *closest = qkv_closest_name(name, field_name, NULL, CLI_COUNT_OF(fields));
             return cli_api_refuse(error, name, "there is no field \"%.40s\" in a %s%s%s%s", name,
                                   r->chat ? "chat" : "completion", closest ? "; did you mean " : "",
@@ -232,9 +238,7 @@ static void fields_ask(struct cli_api_request *r) {
 bool cli_api_read_fields(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
     r->values = (struct cli_api_values){NAN, NAN, NAN, NAN, NAN, NAN, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     if (!json_is_object(r->body)) return cli_api_refuse(error, "", "the request must be an object");
-    if (!fields_all(r, error) || !fields_stops(api, r, error) || !fields_biases(r, error) ||
-        !cli_api_read_form(api, r, error))
-        return false;
+    if (!fields_all(r, error) || !fields_stops(api, r, error) || !fields_biases(r, error)) return false;
     if (r->values.top_p == 0) return cli_api_refuse(error, "top_p", "top_p must be greater than 0");
     if (r->values.top_logprobs > 0 && r->values.chat_logprobs <= 0)
         return cli_api_refuse(error, "top_logprobs", "top_logprobs needs logprobs true");

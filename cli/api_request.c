@@ -111,7 +111,7 @@ bool cli_api_read(const struct cli_api *api, const json_t *body, bool chat, uint
     *r = (struct cli_api_request){.chat = chat, .body = body, .options = api->usual};
     r->ask = qkv_engine_request_defaults();
     r->options.sampling.seed = seed;
-    if (!cli_api_read_fields(api, r, error)) return false;
+    if (!cli_api_read_fields(api, r, error) || !cli_api_read_form(api, r, error)) return false;
     if (!(chat ? chat_read(api, r, error) : prompts_read(r, error))) return false;
     r->choice_count = r->open = r->prompt_count * r->ask.answers;
     r->choices = calloc(r->choice_count, sizeof *r->choices);

@@ -80,8 +80,6 @@ struct cli_api_request {
 bool cli_api_read_fields(const struct cli_api *api, struct cli_api_request *request, struct cli_api_error *error);
 /* Reads the fields that say the form of the answers. False: *error. */
 bool cli_api_read_form(const struct cli_api *api, struct cli_api_request *request, struct cli_api_error *error);
-/* Whether a field is one of these. */
-bool cli_api_is_form(const char *name);
 /* Constraints that requests share; they serve the thread of api->ctx. NULL: no memory. */
 struct cli_api_forms *cli_api_forms_open(void);
 void cli_api_forms_close(struct cli_api_forms *forms);
