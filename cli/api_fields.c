@@ -97,6 +97,13 @@ static const struct field fields[] = {
     {"continue_final_message", CHAT, ONLY, 0, 0, 0},
     {"cache_prompt", BOTH, NAMED, 0, 0, 0},
     {"priority", BOTH, NAMED, 0, 0, 0},
+    {"response_format", BOTH, OTHER, 0, 0, 0},
+    {"guided_json", BOTH, OTHER, 0, 0, 0},
+    {"guided_regex", BOTH, OTHER, 0, 0, 0},
+    {"guided_choice", BOTH, OTHER, 0, 0, 0},
+    {"guided_grammar", BOTH, OTHER, 0, 0, 0},
+    {"grammar", BOTH, OTHER, 0, 0, 0},
+    {"structured_outputs", BOTH, OTHER, 0, 0, 0},
     {"model", BOTH, NAMED, 0, 0, 0},
     {"user", BOTH, NAMED, 0, 0, 0},
     {"metadata", BOTH, NAMED, 0, 0, 0},
@@ -203,7 +210,6 @@ static bool fields_all(const struct cli_api *api, struct cli_api_request *r, str
             i++;
         if (i == CLI_COUNT_OF(fields) && api->ignores) continue;
         if (i == CLI_COUNT_OF(fields)) {
-            if (cli_api_is_form(name)) continue;
             const char *closest = qkv_closest_name(name, field_name, NULL, CLI_COUNT_OF(fields));
             return cli_api_refuse(error, name, "there is no field \"%.40s\" in a %s%s%s%s", name,
                                   r->chat ? "chat" : "completion", closest ? "; did you mean " : "",
@@ -371,7 +377,7 @@ bool cli_api_read_fields(const struct cli_api *api, struct cli_api_request *r, s
     r->values = cli_api_no_values;
     if (!json_is_object(r->body)) return cli_api_refuse(error, "", "the request must be an object");
     if (!fields_all(api, r, error) || !fields_stops(api, r, error) || !fields_biases(r, error) ||
-        !fields_ends(r, error) || !fields_stream(api, r, error) || !cli_api_read_form(api, r, error))
+        !fields_ends(r, error) || !fields_stream(api, r, error))
         return false;
     if (r->values.top_p == 0) return cli_api_refuse(error, "top_p", "top_p must be greater than 0");
     if (r->values.top_logprobs > 0 && r->values.chat_logprobs <= 0)

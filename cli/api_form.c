@@ -113,12 +113,6 @@ static bool form_structured(const json_t *value, const char *field, struct form 
     return true;
 }
 
-bool cli_api_is_form(const char *name) {
-    for (size_t i = 0; i < CLI_COUNT_OF(fields); i++)
-        if (!fields[i].inner && !strcmp(fields[i].name, name)) return true;
-    return false;
-}
-
 /* ---- constraints that were made ---------------------------------------------------------------------------------- */
 
 enum { FORMS = CLI_API_FORMS };

@@ -235,7 +235,7 @@ bool cli_api_read(const struct cli_api *api, const json_t *body, bool chat, uint
     if (!chat && api->completion_tokens) r->options.tokens = api->completion_tokens;
     r->ask = qkv_engine_request_defaults();
     r->options.sampling.seed = seed;
-    if (!cli_api_read_fields(api, r, error)) return false;
+    if (!cli_api_read_fields(api, r, error) || !cli_api_read_form(api, r, error)) return false;
     const bool source = qkv_spec_topology(qkv_model_spec(api->model)) == QKV_ENCODER_DECODER;
     const bool read = chat ? (source && api->style.plain ? chat_source : chat_read)(api, r, error)
                            : cli_api_read_prompts(r, "prompt", error) && (source || prompts_encode(api, r, error));

@@ -1,7 +1,6 @@
 /* cli_api.h: requests for continuations as programs for the interface of OpenAI write them, and their answers. Requests
- * are JSON; an engine answers them. api_fields.c reads the fields, api_form.c those of
- * constraints, api_request.c the prompts, api_tools.c finds calls of
- * tools, api_answer.c gathers and writes whole answers, api_stream.c pieces of them. */
+ * are JSON; an engine answers them. api_fields.c reads the fields, api_form.c those of constraints, api_request.c the
+ * prompts, api_tools.c finds calls of tools, api_answer.c gathers and writes whole answers, api_stream.c pieces of them. */
 #ifndef QKV_CLI_API_H
 #define QKV_CLI_API_H
 
@@ -112,8 +111,6 @@ bool cli_api_read_form(const struct cli_api *api, struct cli_api_request *reques
 /* Lets the answer be a list of calls of tools alone, of the function `wanted` if it is not NULL. False: *error. */
 bool cli_api_form_tools(const struct cli_api *api, struct cli_api_request *request, const json_t *tools,
                         const char *wanted, struct cli_api_error *error);
-/* Whether a field is one of these. */
-bool cli_api_is_form(const char *name);
 enum { CLI_API_FORMS = 8 }; /* constraints that are kept for further requests */
 /* Constraints that requests share; they serve the thread of api->ctx. NULL: no memory. */
 struct cli_api_forms *cli_api_forms_open(void);

@@ -4,7 +4,10 @@
 # compile.
 #     awk -f null_calls.awk include/qkv/*.h > null_calls.h
 function trim(s) {sub(/^ +/, "", s); sub(/ +$/, "", s); return s}
-function plain(type) {gsub(/const/, "", type); gsub(/ +/, " ", type); while (sub(/\* \*/, "**", type)) continue; return trim(type)}
+# Without const, which is also how the name of a struct may begin.
+function plain(type) {
+    while (match(type, /const([^a-z]|$)/)) type = substr(type, 1, RSTART - 1) substr(type, RSTART + 5)
+    gsub(/ +/, " ", type); while (sub(/\* \*/, "**", type)) continue; return trim(type)}
 # The parameters of a declaration, split at the commas between them.
 function split_parameters(text,    i, c, depth, n, part) {
     n = 0; depth = 0; part = ""

@@ -49,12 +49,6 @@ enum qkv_status qkv_ranges_negate(struct qkv_context *ctx, struct qkv_ranges *r)
     return from > CODE_MAX ? QKV_OK : qkv_ranges_add(ctx, r, from, CODE_MAX);
 }
 
-bool qkv_ranges_have(const struct qkv_ranges *r, uint32_t code) {
-    for (size_t i = 0; i < r->count; i++)
-        if (code >= r->items[i].low && code <= r->items[i].high) return true;
-    return false;
-}
-
 /* ---- UTF-8 (RFC 3629): a range of characters with the same number of bytes is a few sequences of ranges of bytes ----
  */
 

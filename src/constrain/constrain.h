@@ -22,7 +22,7 @@ enum {
     QKV_CONSTRAIN_DEPTH = 128,      /* groups of a regular expression, or schemas, in each other */
     QKV_CONSTRAIN_LEVELS = 32,      /* objects and lists in each other, where a schema allows any value */
     QKV_CONSTRAIN_FRAMES = 1024,    /* of a stack */
-    QKV_CONSTRAIN_CONFIGS = 1 << 15 /* of a state */
+    QKV_CONSTRAIN_CONFIGS = 1 << 12 /* of a state */
 };
 #define QKV_CONSTRAIN_MANY UINT32_MAX /* no largest number of repetitions */
 

@@ -1,4 +1,4 @@
-/* Constraints: made of options, held by whoever uses them, freed. */
+/* Constraints: made of options, owned by all that hold them, freed by the last. */
 #include "constrain/grammar.h"
 
 #include <stdlib.h>
@@ -33,21 +33,24 @@ static void read_REGEX(struct qkv_grammar *g, const struct qkv_constraint_option
 static void read_CHOICES(struct qkv_grammar *g, const struct qkv_constraint_options *o) {
     const struct qkv_json_text text = {
         .name = "the list of choices", .data = o->text, .size = o->text_size, .max_size = QKV_CONSTRAIN_TEXT};
-    struct qkv_node_list list = {0};
+    struct qkv_grammar_text *texts = NULL;
     json_t *root;
     g->status = qkv_json_load(g->ctx, &text, &root);
     if (g->status) return;
-    if (!json_is_array(root) || !json_array_size(root) || json_array_size(root) > QKV_CONSTRAIN_CHOICES)
+    const size_t count = json_array_size(root);
+    if (!count || count > QKV_CONSTRAIN_CHOICES)
         qkv_grammar_fail(g, QKV_FORMAT, "choices must be a list of 1 to %d texts", QKV_CONSTRAIN_CHOICES);
-    for (size_t i = 0; i < json_array_size(root) && !g->status; i++) {
+    else if (!(texts = qkv_allocate(g->ctx, count, sizeof *texts)))
+        g->status = QKV_MEMORY;
+    for (size_t i = 0; i < count && !g->status; i++) {
         const json_t *choice = json_array_get(root, i);
         if (json_is_string(choice))
-            qkv_node_list_add(g, &list, qkv_node_bytes(g, json_string_value(choice), json_string_length(choice)));
+            texts[i] = (struct qkv_grammar_text){json_string_value(choice), json_string_length(choice)};
         else
             qkv_grammar_fail(g, QKV_FORMAT, "choices[%zu] is no text; write \"…\"", i);
     }
-    g->root = qkv_node_join(g, QKV_NODE_ALT, list.items, list.count);
-    free(list.items);
+    if (!g->status) g->root = qkv_node_texts(g, texts, count);
+    free(texts);
     json_decref(root);
 }
 

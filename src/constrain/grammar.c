@@ -137,6 +137,41 @@ uint32_t qkv_node_join(struct qkv_grammar *g, enum qkv_node_kind kind, const uin
     return kind == QKV_NODE_CAT ? qkv_node_cat(g, a, b) : qkv_node_alt(g, a, b);
 }
 
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
+
+static int texts_order(const void *a, const void *b) {
+    const struct qkv_grammar_text *x = a, *y = b;
+    const int order = x->size && y->size ? memcmp(x->data, y->data, qkv_min(x->size, y->size)) : 0;
+    return order ? order : (x->size > y->size) - (x->size < y->size);
+}
+
+/* Sorted texts from byte `from` on: what all begin with, then a tree for each next byte. */
+static uint32_t texts_tree(struct qkv_grammar *g, const struct qkv_grammar_text *texts, size_t count, size_t from) {
+    const struct qkv_grammar_text first = texts[0], last = texts[count - 1];
+    struct qkv_node_list list = {0};
+    size_t to = from, i = 0;
+    while (to < first.size && to < last.size && first.data[to] == last.data[to]) to++;
+    if (g->status) return QKV_NODE_NEVER;
+    while (i < count && texts[i].size == to) i++; /* they end here */
+    const bool ends = i > 0;
+    while (i < count) {
+        size_t next = i;
+        while (next < count && texts[next].data[to] == texts[i].data[to]) next++;
+        qkv_node_list_add(g, &list, texts_tree(g, texts + i, next - i, to));
+        i = next;
+    }
+    uint32_t node = qkv_node_join(g, QKV_NODE_ALT, list.items, list.count);
+    if (ends) node = qkv_node_option(g, node);
+    free(list.items);
+    return qkv_node_cat(g, qkv_node_bytes(g, first.data + from, to - from), node);
+}
+
+uint32_t qkv_node_texts(struct qkv_grammar *g, struct qkv_grammar_text *texts, size_t count) {
+    if (!count) return QKV_NODE_NEVER;
+    qsort(texts, count, sizeof *texts, texts_order);
+    return texts_tree(g, texts, count, 0);
+}
+
 /* ---- rules ------------------------------------------------------------------------------------------------------- */
 
 uint32_t qkv_grammar_rule(struct qkv_grammar *g, const char *place) {

@@ -66,6 +66,12 @@ static inline uint32_t qkv_node_option(struct qkv_grammar *g, uint32_t node) {
 }
 /* All nodes of a list, one after the other or one of them, as a balanced tree. */
 uint32_t qkv_node_join(struct qkv_grammar *g, enum qkv_node_kind kind, const uint32_t *nodes, size_t count);
+/* One of several texts, as a tree of what they begin with; they are sorted. */
+struct qkv_grammar_text {
+    const char *data;
+    size_t size;
+};
+uint32_t qkv_node_texts(struct qkv_grammar *g, struct qkv_grammar_text *texts, size_t count);
 /* A rule without a body, which is set later; the place is copied. Returns its number. */
 uint32_t qkv_grammar_rule(struct qkv_grammar *g, const char *place);
 uint32_t qkv_node_rule(struct qkv_grammar *g, uint32_t rule);
@@ -89,7 +95,6 @@ enum qkv_status qkv_ranges_add(struct qkv_context *ctx, struct qkv_ranges *r, ui
 void qkv_ranges_settle(struct qkv_ranges *r);
 /* All characters that a settled set does not have; it is settled afterwards. */
 enum qkv_status qkv_ranges_negate(struct qkv_context *ctx, struct qkv_ranges *r);
-bool qkv_ranges_have(const struct qkv_ranges *r, uint32_t code);
 /* How a grammar writes characters. */
 enum qkv_spelling {
     QKV_SPELL_TEXT, /* UTF-8 */
@@ -125,6 +130,8 @@ uint32_t qkv_json_any_integer(struct qkv_grammar *g);
 uint32_t qkv_json_character(struct qkv_grammar *g);
 /* This one value, as it is usually written. */
 uint32_t qkv_json_constant(struct qkv_grammar *g, const struct json_t *value);
+/* Its text, to be freed; NULL: no memory. */
+char *qkv_json_constant_text(struct qkv_grammar *g, const struct json_t *value, size_t *size);
 /* A string that is none of `count` names, without escapes. */
 uint32_t qkv_json_other_string(struct qkv_grammar *g, const char *const *names, size_t count);
 

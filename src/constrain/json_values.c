@@ -102,6 +102,7 @@ uint32_t qkv_json_any_string(struct qkv_grammar *g) {
 
 /* ---- other strings ----------------------------------------------------------------------------------------------- */
 
+enum { NAME_MAX_BYTES = 512 };
 struct names {
     const char *const *items;
     size_t count;
@@ -139,8 +140,15 @@ static uint32_t other_rest(struct qkv_grammar *g, struct names names, size_t siz
 }
 
 uint32_t qkv_json_other_string(struct qkv_grammar *g, const char *const *names, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strlen(names[i]) > NAME_MAX_BYTES)
+            return qkv_grammar_fail(g, QKV_FORMAT, "the name \"%.40s…\" is too long for an object with additional ones",
+                                    names[i]);
     const uint32_t plain = plain_character(g, &(struct qkv_ranges){0});
-    const uint32_t any = qkv_node_repeat(g, plain, 0, QKV_CONSTRAIN_MANY);
+    const uint32_t rest = qkv_grammar_rule(g, "a name"), rest_body = qkv_node_repeat(g, plain, 0, QKV_CONSTRAIN_MANY);
+    if (g->status) return QKV_NODE_NEVER;
+    g->rules[rest].node = rest_body;
+    const uint32_t any = qkv_node_rule(g, rest);
     const char **sorted = qkv_allocate(g->ctx, count + 1, sizeof *sorted);
     uint32_t node = any;
     if (!sorted) g->status = QKV_MEMORY;
@@ -257,11 +265,20 @@ static void constant_write(struct qkv_json *out, const json_t *value) {
     }
 }
 
-uint32_t qkv_json_constant(struct qkv_grammar *g, const json_t *value) {
+char *qkv_json_constant_text(struct qkv_grammar *g, const json_t *value, size_t *size) {
     struct qkv_json out = {.ctx = g->ctx, .style = QKV_JSON_SPACED};
     constant_write(&out, value);
-    const uint32_t node = out.status ? QKV_NODE_NEVER : qkv_node_bytes(g, out.text.data, out.text.size);
     if (out.status && !g->status) g->status = out.status;
+    if (!out.status) *size = out.text.size;
+    if (!out.status) return out.text.data;
     qkv_json_free(&out);
+    return NULL;
+}
+
+uint32_t qkv_json_constant(struct qkv_grammar *g, const json_t *value) {
+    size_t size = 0;
+    char *text = qkv_json_constant_text(g, value, &size);
+    const uint32_t node = text ? qkv_node_bytes(g, text, size) : QKV_NODE_NEVER;
+    free(text);
     return node;
 }

@@ -42,7 +42,8 @@ static bool node_meets(const struct maker *m, const struct qkv_grammar_node *n) 
 static void find_met(struct maker *m) {
     for (bool more = true; more;) {
         more = false;
-        for (size_t i = 0; i < m->g->count; i++) {
+        for (size_t k = 0; k < 2 * m->g->count; k++) { /* forwards, then backwards */
+            const size_t i = k < m->g->count ? k : 2 * m->g->count - 1 - k;
             if (m->meets[i] || !node_meets(m, &m->g->nodes[i])) continue;
             m->meets[i] = more = true;
         }

@@ -9,6 +9,11 @@
 #include "constrain/grammar.h"
 
 enum { QKV_SCHEMA_PLACE = 256, QKV_SCHEMA_RULES = 1 << 14, QKV_SCHEMA_ROUNDS = 64, QKV_SCHEMA_MERGES = 4096 };
+enum {
+    QKV_SCHEMA_MEMBERS = 4096, /* of an object; also items of enum, required, anyOf, … */
+    QKV_SCHEMA_PREFIX = 1024,
+    QKV_SCHEMA_WORK = 1 << 24 /* comparisons and bytes of merging */
+};
 
 /* Types of values, as bits; a number may be an integer. */
 enum {
@@ -38,6 +43,7 @@ struct qkv_schema_reader {
     uint32_t rule;   /* that is written */
     unsigned rounds; /* schemas that were merged for it */
     unsigned merges; /* of all */
+    size_t work;     /* of all merging */
 };
 
 /* ---- schema_reader.c ---- */
@@ -45,6 +51,8 @@ struct qkv_schema_reader {
 uint32_t qkv_schema_refuse(struct qkv_schema_reader *r, const char *place, const char *format, ...) QKV_PRINTF(3, 4);
 /* No text meets the schema that is written, for this reason. */
 uint32_t qkv_schema_never(struct qkv_schema_reader *r, const char *format, ...) QKV_PRINTF(2, 3);
+/* Counts work of merging schemas, which may take time by the square of their sizes. False: it was too much. */
+bool qkv_schema_spend(struct qkv_schema_reader *r, const char *place, size_t a, size_t b);
 /* The node of a schema at a place, which is a rule of its own; its body is written later. */
 uint32_t qkv_schema_node(struct qkv_schema_reader *r, const json_t *schema, const char *place);
 /* The schema that a reference names; NULL: refused. */

@@ -209,7 +209,10 @@ bool qkv_schema_check(struct qkv_schema_reader *r, const json_t *schema, const c
     json_object_foreach((json_t *)(uintptr_t)schema, name, value) {
         const struct keyword *k = keyword_find(name);
         const char *wrong = k ? value_wrong(k->value, value) : NULL;
-        if (k && k->use == REFUSED)
+        const size_t items = json_is_object(value) ? json_object_size(value) : json_array_size(value);
+        if (k && k->use == KEPT && k->value != ANY && items > QKV_SCHEMA_MEMBERS)
+            qkv_schema_refuse(r, place, "%s has %zu items; at most %d are read", name, items, QKV_SCHEMA_MEMBERS);
+        else if (k && k->use == REFUSED)
             qkv_schema_refuse(r, place, "\"%s\" is not supported; leave it out, or write what it means in another way",
                               name);
         else if (wrong)

@@ -140,6 +140,7 @@ static json_t *merge_value(struct qkv_schema_reader *r, const char *keyword, con
     while (i < sizeof rules / sizeof *rules && strcmp(rules[i].keyword, keyword) != 0) i++;
     const bool first_larger = json_number_value(a) > json_number_value(b);
     json_t *joined;
+    if (!qkv_schema_spend(r, place, json_array_size(a), json_array_size(b))) return NULL;
     if (json_equal(a, b)) return json_incref((json_t *)(uintptr_t)a);
     switch (i < sizeof rules / sizeof *rules ? rules[i].rule : SAME) {
     case LARGER:
@@ -222,6 +223,9 @@ const json_t *qkv_schema_merge(struct qkv_schema_reader *r, const json_t *a, con
         if (!merged || json_object_set_new(out, name, merged)) return NULL;
     }
     if (!json_object_get(a, "properties") && !json_object_get(b, "properties")) return out;
+    const size_t sizes[] = {json_object_size(json_object_get(a, "properties")),
+                            json_object_size(json_object_get(b, "properties"))};
+    if (!qkv_schema_spend(r, place, sizes[0] + sizes[1], 0)) return NULL;
     json_t *members = merge_properties(r, a, b);
     if (members && !json_object_set_new(out, "properties", members)) return out;
     if (!r->g->status) r->g->status = qkv_fail_memory(r->g->ctx, 0, "a schema");
@@ -273,8 +277,15 @@ bool qkv_schema_are_apart(struct qkv_schema_reader *r, const json_t *a, const js
     if (json_is_false(a) || json_is_false(b)) return true;
     if (json_is_true(a) || json_is_true(b)) return false;
     if (!qkv_schema_check(r, a, place) || !qkv_schema_check(r, b, place)) return true;
+    if (!qkv_schema_spend(r, place, json_array_size(json_object_get(a, "enum")),
+                          json_array_size(json_object_get(b, "enum"))))
+        return true;
     if (!(apart_types(a) & apart_types(b)) || apart_constant(a, b)) return true;
     const json_t *others = json_object_get(b, "properties");
+    const size_t members = json_object_size(json_object_get(a, "properties"));
+    const size_t needed =
+        json_array_size(json_object_get(a, "required")) + json_array_size(json_object_get(b, "required"));
+    if (!qkv_schema_spend(r, place, members, needed)) return true;
     json_object_foreach(json_object_get(a, "properties"), name, member) {
         const json_t *other = json_object_get(others, name);
         if (!other || !apart_requires(a, name) || !apart_requires(b, name)) continue;

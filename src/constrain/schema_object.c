@@ -61,6 +61,7 @@ static void object_list(struct object *o) {
     const json_t *required = json_object_get(o->schema, "required");
     const char *name;
     json_t *member;
+    if (!qkv_schema_spend(r, o->place, json_object_size(properties), json_array_size(required))) return;
     o->members =
         qkv_allocate(r->g->ctx, json_object_size(properties) + json_array_size(required) + 1, sizeof *o->members);
     if (!o->members) {

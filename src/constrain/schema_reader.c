@@ -25,6 +25,16 @@ uint32_t qkv_schema_never(struct qkv_schema_reader *r, const char *format, ...) 
     return QKV_NODE_NEVER;
 }
 
+bool qkv_schema_spend(struct qkv_schema_reader *r, const char *place, size_t a, size_t b) {
+    size_t more;
+    if (qkv_multiply(a + 1, b + 1, &more) && more <= QKV_SCHEMA_WORK && r->work <= QKV_SCHEMA_WORK - more) {
+        r->work += more;
+        return true;
+    }
+    qkv_schema_refuse(r, place, "the schemas that hold together here are too large; make them smaller");
+    return false;
+}
+
 void qkv_schema_place(char out[QKV_SCHEMA_PLACE], const char *place, const char *name, int index) {
     if (index < 0)
         snprintf(out, QKV_SCHEMA_PLACE, "%.*s.%.60s", QKV_SCHEMA_PLACE - 64, place, name);
@@ -95,12 +105,16 @@ const json_t *qkv_schema_follow(struct qkv_schema_reader *r, const json_t *refer
 /* ---- rules ------------------------------------------------------------------------------------------------------- */
 
 /* A schema of two others is known by its text: it is made again where a schema contains itself. */
-static struct qkv_string *schema_known(struct qkv_schema_reader *r, const json_t *schema) {
+static struct qkv_string *schema_known(struct qkv_schema_reader *r, const json_t *schema, const char *place) {
     struct qkv_grammar *g = r->g;
     struct qkv_string *entry = NULL;
     if (!qkv_strings_find(&r->both, (const char *)&schema, sizeof schema))
         return qkv_strings_add(g->ctx, &r->known, (const char *)&schema, sizeof schema);
     char *text = json_dumps(schema, JSON_COMPACT);
+    if (text && !qkv_schema_spend(r, place, strlen(text), 0)) {
+        free(text);
+        return NULL;
+    }
     if (text) entry = qkv_strings_add(g->ctx, &r->known, text, strlen(text));
     free(text);
     return entry;
@@ -109,9 +123,9 @@ static struct qkv_string *schema_known(struct qkv_schema_reader *r, const json_t
 uint32_t qkv_schema_node(struct qkv_schema_reader *r, const json_t *schema, const char *place) {
     struct qkv_grammar *g = r->g;
     if (g->status) return QKV_NODE_NEVER;
-    struct qkv_string *entry = schema_known(r, schema);
+    struct qkv_string *entry = schema_known(r, schema, place);
     if (!entry) {
-        g->status = QKV_MEMORY;
+        if (!g->status) g->status = QKV_MEMORY;
         return QKV_NODE_NEVER;
     }
     if (entry->value) return qkv_node_rule(g, (uint32_t)entry->value - 1);

@@ -203,6 +203,9 @@ uint32_t qkv_schema_array(struct qkv_schema_reader *r, const json_t *schema, con
     if (json_is_true(json_object_get(schema, "uniqueItems")) && a.max > 1)
         return qkv_schema_refuse(r, place,
                                  "\"uniqueItems\" is not supported for lists of more than one item; leave it out");
+    if (a.prefix_count > QKV_SCHEMA_PREFIX)
+        return qkv_schema_refuse(r, place, "a list has more than %d schemas of its own items; use items",
+                                 QKV_SCHEMA_PREFIX);
     if (a.min > a.max) return qkv_schema_never(r, "a list has at least %u and at most %u items", a.min, a.max);
     qkv_schema_place(inner, place, "items", -1);
     const bool has_rest = a.max > a.prefix_count;
@@ -251,18 +254,24 @@ static bool constant_fits(const json_t *schema, const json_t *value, const char 
 
 uint32_t qkv_schema_constants(struct qkv_schema_reader *r, const json_t *schema, const char *place) {
     const json_t *constant = json_object_get(schema, "const"), *list = json_object_get(schema, "enum");
-    struct qkv_node_list nodes = {0};
+    struct qkv_grammar *g = r->g;
     const char *unsure = NULL;
     const size_t count = list ? json_array_size(list) : 1;
-    for (size_t i = 0; i < count && !r->g->status && !unsure; i++) {
+    struct qkv_grammar_text *texts = qkv_allocate(g->ctx, count, sizeof *texts);
+    size_t n = 0;
+    if (!texts) g->status = QKV_MEMORY;
+    for (size_t i = 0; i < count && !g->status && !unsure; i++) {
         const json_t *value = list ? json_array_get(list, i) : constant;
         if (constant && !json_equal(value, constant)) continue;
-        if (constant_fits(schema, value, &unsure)) qkv_node_list_add(r->g, &nodes, qkv_json_constant(r->g, value));
+        if (!constant_fits(schema, value, &unsure)) continue;
+        texts[n].data = qkv_json_constant_text(g, value, &texts[n].size);
+        n += texts[n].data != NULL;
     }
-    const uint32_t node = qkv_node_join(r->g, QKV_NODE_ALT, nodes.items, nodes.count);
-    free(nodes.items);
+    const uint32_t node = g->status ? QKV_NODE_NEVER : qkv_node_texts(g, texts, n);
+    for (size_t i = 0; i < n; i++) free((char *)(uintptr_t)texts[i].data);
+    free(texts);
     if (unsure)
         return qkv_schema_refuse(r, place, "\"%s\" beside %s is not supported; leave it out", unsure,
                                  constant ? "const" : "enum");
-    return nodes.count ? node : qkv_schema_never(r, "none of its constants has its type and is within its bounds");
+    return n ? node : qkv_schema_never(r, "none of its constants has its type and is within its bounds");
 }

@@ -295,7 +295,8 @@ enum qkv_status qkv_prompt_is_whole(struct qkv_context *ctx, const struct qkv_pr
 
 enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prompt *p,
                                   const struct qkv_sampling *sampling, const float *logits, const int32_t *history,
-                                  size_t history_count, struct qkv_constraint_place *place, uint64_t draw, int32_t *id) {
+                                  size_t history_count, struct qkv_constraint_place *place, uint64_t draw,
+                                  int32_t *id) {
     struct qkv_score_rules rules = p->rules;
     rules.ends = (struct qkv_token_list){p->ends, p->end_count};
     const struct qkv_score_text text = {.ids = history,

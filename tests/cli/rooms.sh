@@ -38,10 +38,11 @@ backend base type kernel op attention sequence
 text base
 chat base
 metric base text
+constrain base text
 model base type kernel op attention sequence backend text
 family base type kernel op attention sequence backend text model
 io base type kernel op attention sequence backend text chat model family
-generate base type kernel op attention sequence backend text model
+generate base type kernel op attention sequence backend text constrain model
 rank base type kernel op attention sequence backend model io
 data base type kernel op attention sequence backend text model io generate rank
 train base type kernel op attention sequence backend text metric model io generate rank data

@@ -1,5 +1,5 @@
-/* A regular expression, and choices of bytes: an expression that is taken has texts; where PCRE2 takes it too, it matches
- * the whole ones. */
+/* A regular expression, and choices of bytes: an expression that is taken has texts; where PCRE2 takes it too, it
+ * matches the whole ones. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 

@@ -127,6 +127,93 @@ def refuse(name):
     raise ValueError(name)
 
 
+# ---- random schemas: each is made with a function that draws one of its values, as a constraint writes it ----
+def random_schema(r, depth):
+    kind = r.choice(["integer", "number", "string", "enum", "boolean", "null"] + ["object", "array", "anyOf", "tuple"] * (depth > 0))
+    if kind == "integer":
+        low = r.choice([None, r.randint(-300, 300)])
+        high = r.choice([None, (low if low is not None else r.randint(-300, 300)) + r.randint(0, 400)])
+        schema = {"type": "integer"}
+        schema.update({} if low is None else {"minimum": low})
+        schema.update({} if high is None else {"maximum": high})
+        a = low if low is not None else (high if high is not None else 0) - 1000
+        return schema, lambda: r.randint(a, high if high is not None else a + 2000)
+    if kind == "number":
+        low = r.randint(-40, 40) / 4
+        high = low + r.randint(1, 60) / 8
+        return ({"type": "number", "exclusiveMinimum": low, "maximum": high},
+                lambda: r.choice([high, low + (high - low) * r.choice([0.5, 0.25, 0.125])]))
+    if kind == "string":
+        low = r.randint(0, 3)
+        high = low + r.randint(0, 4)
+        return ({"type": "string", "minLength": low, "maxLength": high},
+                lambda: "".join(r.choice('ab"\\\n\u00e9\u4e2d\U0001F600 ') for _ in range(r.randint(low, high))))
+    if kind == "enum":
+        values = r.sample(["x", "yy", 3, -1.5, None, True, [1, 2], {"k": "v"}], r.randint(1, 4))
+        return {"enum": values}, lambda: r.choice(values)
+    if kind == "boolean":
+        return {"type": "boolean"}, lambda: r.choice([True, False])
+    if kind == "null":
+        return {"type": "null"}, lambda: None
+    if kind == "array":
+        items, draw = random_schema(r, depth - 1)
+        low = r.randint(0, 2)
+        high = low + r.randint(0, 3)
+        return ({"type": "array", "items": items, "minItems": low, "maxItems": high},
+                lambda: [draw() for _ in range(r.randint(low, high))])
+    if kind == "tuple":
+        parts = [random_schema(r, depth - 1) for _ in range(r.randint(1, 3))]
+        low = r.randint(0, len(parts))
+        return ({"type": "array", "prefixItems": [p[0] for p in parts], "items": False, "minItems": low},
+                lambda: [p[1]() for p in parts[: r.randint(low, len(parts))]])
+    if kind == "anyOf":
+        parts = [random_schema(r, depth - 1) for _ in range(r.randint(1, 3))]
+        return {"anyOf": [p[0] for p in parts]}, lambda: r.choice(parts)[1]()
+    names = r.sample(["a", "b", "long name", "\u00e9", "q\"q", "z9"], r.randint(0, 4))
+    parts = {name: random_schema(r, depth - 1) for name in names}
+    required = [name for name in names if r.random() < 0.5]
+    return ({"type": "object", "properties": {n: p[0] for n, p in parts.items()}, "required": required,
+             "additionalProperties": False},
+            lambda: {n: p[1]() for n, p in parts.items() if n in required or r.random() < 0.5})
+
+
+def damage(r, value):
+    """A value near another one."""
+    if isinstance(value, bool) or value is None:
+        return r.choice([0, "", None, True, []])
+    if isinstance(value, (int, float)):
+        return value + r.choice([-1000, -7, 7, 0.25, 1000])
+    if isinstance(value, str):
+        return value + "abcdef" if r.random() < 0.5 else value[:-1]
+    if isinstance(value, list):
+        if not value or r.random() < 0.3:
+            return value + [r.choice([1, "x", None])] * r.randint(1, 4)
+        at = r.randrange(len(value))
+        return value[:at] + ([] if r.random() < 0.3 else [damage(r, value[at])]) + value[at + 1:]
+    if not value or r.random() < 0.2:
+        return {**value, "other": 1}
+    name = r.choice(list(value))
+    changed = dict(value)
+    if r.random() < 0.4:
+        del changed[name]
+    else:
+        changed[name] = damage(r, value[name])
+    return changed
+
+
+def random_cases(count):
+    r = random.Random(2)
+    for _ in range(count):
+        schema, draw = random_schema(r, 3)
+        judge = jsonschema.Draft202012Validator(schema)
+        values = [draw() for _ in range(4)]
+        for value in values:
+            assert judge.is_valid(value), (schema, value)
+        wrong = [damage(r, r.choice(values)) for _ in range(12)]
+        texts = [json.dumps(v, ensure_ascii=False) for v in wrong if not judge.is_valid(v)]
+        yield {"schema": schema, "written": [json.dumps(v, ensure_ascii=False) for v in values], "invalid": texts}
+
+
 def main():
     shuffle = random.Random(1)
     cases = []
@@ -163,6 +250,7 @@ def main():
         if more:
             case["open"] = True
         cases.append(case)
+    cases += random_cases(150)
     with open(sys.argv[1], "w", encoding="utf-8") as out:
         out.write('{"cases": [\n')
         out.write(",\n".join(json.dumps(case, ensure_ascii=False) for case in cases))
