@@ -1,6 +1,7 @@
 /* cli_api.h: requests for continuations as programs for the interface of OpenAI write them, and their answers. Requests
  * are JSON; an engine answers them. api_fields.c reads the fields, api_form.c those of constraints, api_request.c the
- * prompts, api_tools.c finds calls of tools, api_answer.c gathers and writes whole answers, api_stream.c pieces of them. */
+ * prompts, api_tools.c finds calls of tools, api_answer.c gathers and writes whole answers, api_stream.c pieces of
+ * them, api_texts.c has what is made of texts. */
 #ifndef QKV_CLI_API_H
 #define QKV_CLI_API_H
 

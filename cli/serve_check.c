@@ -16,7 +16,7 @@ enum {
     BODY_SWALLOWED = 4 << 20 /* of a body that is too large, so that its answer is heard */
 };
 
-/* ---- where it comes from ------------------------------------------------------------------------------------------ */
+/* ---- where it comes from ----------------------------------------------------------------------------------------- */
 
 const char *cli_call_origin(const struct cli_call *c) {
     const struct cli_texts *allowed = &c->server->options->allow_origin;

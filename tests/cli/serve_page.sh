@@ -45,7 +45,7 @@ session=$(sed -E 's/.*"sessionId":"([^"]*)".*/\1/' <<<"$answer")
 say Runtime.enable '{}' "$session"
 # evaluate PROGRAM: sets $answer to the text that the JavaScript gives, which has no double quotes.
 evaluate() {
-    say Runtime.evaluate "{\"expression\":\"$1\",\"awaitPromise\":true,\"returnByValue\":true}" "$session"
+    say Runtime.evaluate "{\"expression\":\"${1//$'\n'/ }\",\"awaitPromise\":true,\"returnByValue\":true}" "$session"
     [[ $answer != *exceptionDetails* ]] || fail "$1: ${answer:0:300}"
     answer=$(sed -E 's/.*"value":("([^"]*)"|([a-z0-9.-]+)).*/\2\3/' <<<"$answer")
 }
@@ -73,74 +73,83 @@ picture() {
     say Page.captureScreenshot '{"format":"png"}' "$session"
     sed -E 's/.*"data":"([^"]*)".*/\1/' <<<"$answer" | base64 -d >"$PICTURES/$1.png"
 }
-key() { # key NAME: a key in the element that has the focus
-    evaluate "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: '$1', bubbles: true, cancelable: true}))"
+# Programs for the page: q finds an element, put sets a field, send says a text, press a button by its words.
+helpers() {
+    evaluate "window.q = (s) => document.querySelector(s); window.all = (s) => [...document.querySelectorAll(s)]; 1"
+    evaluate "window.put = (id, value) => { q('#' + id).value = value; return 1; }"
+    evaluate "window.send_text = (text) => { put('text', text); q('#form').requestSubmit(); return 1; }"
+    evaluate "window.press = (at, text) => all(at + ' button').find((b) => b.textContent === text).click()"
+    evaluate "window.idle = () => q('#send').textContent === 'Send'; 1"
+    evaluate "window.key = (name) => document.activeElement.dispatchEvent(
+        new KeyboardEvent('keydown', {key: name, bubbles: true, cancelable: true}))"
 }
 
 # ---- a talk ----
 window 1200 900 light
 say Page.navigate "{\"url\":\"http://127.0.0.1:$port/\"}" "$session"
-until_page "document.readyState === 'complete' && document.querySelectorAll('#model option').length === 2" "the models"
+until_page "document.querySelectorAll('#model option').length === 2" "the models"
+helpers
 is "document.activeElement.id" text
-is "document.querySelector('.empty').textContent" "What would you like to say?"
+is "q('.empty').textContent" "What would you like to say?"
 picture empty
-evaluate "document.querySelector('#max_tokens').value = '12'; document.querySelector('#seed').value = '3'"
-evaluate "document.querySelector('#text').value = 'the king sees'"
-key Enter
-until_page "document.querySelectorAll('.message.assistant').length === 1 && document.querySelector('#send').textContent === 'Send'" "an answer"
-is "document.querySelector('.message.user .body').textContent" "the king sees"
-is "document.querySelector('.message.assistant .body').textContent.length > 0" true
-is "/^12 tokens(, [0-9.]+ tokens\\\\/s)?$/.test(document.querySelector('.assistant .count').textContent)" true
-is "document.querySelector('.bad').textContent.includes('is cut')" true
-evaluate "document.querySelector('.assistant .body').textContent"
+evaluate "put('max_tokens', '12') && put('seed', '3') && put('text', 'the king sees')"
+evaluate "key('Enter')"
+until_page "all('.message.assistant').length === 1 && idle()" "an answer"
+is "q('.message.user .body').textContent" "the king sees"
+is "q('.message.assistant .body').textContent.length > 0" true
+is "/^12 tokens(, [0-9.]+ tokens\\\\/s)?$/.test(q('.assistant .count').textContent)" true
+is "q('.bad').textContent.includes('is cut')" true
+evaluate "q('.assistant .body').textContent"
 first=$answer
-evaluate "[...document.querySelectorAll('.assistant .tools button')].find((b) => b.textContent === 'Again').click()"
-until_page "document.querySelectorAll('.message.assistant').length === 1 && document.querySelector('#send').textContent === 'Send' && talk.length === 2 && talk[1].content !== ''" "another answer"
-is "document.querySelector('.assistant .body').textContent" "$first"
+evaluate "press('.assistant', 'Again')"
+until_page "all('.message.assistant').length === 1 && idle() && talk[1].content !== ''" "another answer"
+is "q('.assistant .body').textContent" "$first"
 picture talk
 # Stop: a long answer, and the key Escape.
-evaluate "document.querySelector('#max_tokens').value = '2000'; document.querySelector('#text').value = 'more'; document.querySelector('#form').requestSubmit()"
+evaluate "put('max_tokens', '2000') && send_text('more')"
 until_page "talk.length === 4 && talk[3].content.length > 2" "the beginning of a long answer"
-is "document.querySelector('#send').textContent" Stop
-key Escape
-until_page "document.querySelector('#send').textContent === 'Send'" "the end of a stopped answer"
+is "q('#send').textContent" Stop
+evaluate "key('Escape')"
+until_page "idle()" "the end of a stopped answer"
 is "talk[3].note.endsWith('stopped')" true
 nothing_open() { [ "$(metric qkv_requests_open)" = 0 ]; }
 eventually nothing_open || fail "a stopped answer goes on"
 # Edit the first message: what follows it goes.
-evaluate "document.querySelector('#max_tokens').value = '5'; [...document.querySelectorAll('.user .tools button')].find((b) => b.textContent === 'Edit').click()"
+evaluate "put('max_tokens', '5') && press('.user', 'Edit')"
 until_page "document.activeElement.tagName === 'TEXTAREA' && document.activeElement.id === ''" "an editor"
-evaluate "document.activeElement.value = 'a queen'; [...document.querySelectorAll('.editor button')][0].click()"
-until_page "talk.length === 2 && document.querySelector('#send').textContent === 'Send'" "the answer to the edited message"
+evaluate "document.activeElement.value = 'a queen'; press('.editor', 'Send again')"
+until_page "talk.length === 2 && idle()" "the answer to the edited message"
 is "talk[0].content" "a queen"
 # Nothing of an answer becomes markup, and fences become code.
-evaluate "talk.push({role: 'assistant', content: '<b>x</b>' + String.fromCharCode(10) + '\`\`\`c' + String.fromCharCode(10) + 'int y;' + String.fromCharCode(10) + '\`\`\`'}); draw()"
-is "document.querySelectorAll('.body b').length" 0
-is "document.querySelector('.body pre').textContent" "int y;"
+evaluate "talk.push({role: 'assistant', content: ['<b>x</b>', '\`\`\`c', 'int y;', '\`\`\`'].join('\\\\n')}); draw()"
+is "all('.body b').length" 0
+is "q('.body pre').textContent" "int y;"
 evaluate "talk.pop(); draw()"
 # Settings, a bad one of which the server names; the other model; a new talk.
-evaluate "document.querySelector('#gear').click(); document.querySelector('#temperature').value = '-3'; document.querySelector('#text').value = 'x'; document.querySelector('#form').requestSubmit()"
-until_page "[...document.querySelectorAll('.bad')].some((e) => e.textContent.includes('temperature must be a number'))" "the server's words"
+evaluate "q('#gear').click(); put('temperature', '-3') && send_text('x')"
+until_page "all('.bad').some((e) => e.textContent.includes('temperature must be a number'))" "the server's words"
 picture settings
-evaluate "document.querySelector('#temperature').value = ''; document.querySelector('#model').value = 'run'; document.querySelector('#new').click(); document.querySelector('#text').value = 'the'; document.querySelector('#form').requestSubmit()"
-until_page "talk.length === 2 && document.querySelector('#send').textContent === 'Send'" "an answer of the other model"
+evaluate "put('temperature', '') && put('model', 'run') && q('#new').click()"
+evaluate "send_text('the')"
+until_page "talk.length === 2 && idle()" "an answer of the other model"
 # The talk outlives the page; a phone, in the dark: nothing is wider than the window.
 window 390 800 dark
 say Page.reload '{}' "$session"
-until_page "document.readyState === 'complete' && document.querySelectorAll('.message').length === 2" "the talk after loading"
+until_page "document.readyState === 'complete' && document.querySelectorAll('.message').length === 2" "the old talk"
+helpers
 is "document.documentElement.scrollWidth <= 390" true
 is "getComputedStyle(document.body).backgroundColor" "rgb(16, 20, 24)"
 picture phone
-evaluate "document.querySelector('#gear').click()"
+evaluate "q('#gear').click()"
 is "document.documentElement.scrollWidth <= 390" true
 picture phone-settings
-evaluate "document.querySelector('#theme').click()"
+evaluate "q('#theme').click()"
 is "getComputedStyle(document.body).backgroundColor" "rgb(255, 255, 255)"
 # A server that has gone.
 stop page
-evaluate "document.querySelector('#text').value = 'x'; document.querySelector('#form').requestSubmit()"
-until_page "document.querySelectorAll('.bad').length > 0 && document.querySelector('#send').textContent === 'Send'" "words about a server that has gone"
-is "[...document.querySelectorAll('.bad')].pop().textContent.startsWith('The server does not answer')" true
+evaluate "send_text('x')"
+until_page "all('.bad').length > 0 && idle()" "words about a server that has gone"
+is "all('.bad').pop().textContent.startsWith('The server does not answer')" true
 kill $chromium
 wait $chromium 2>/dev/null
 finish
