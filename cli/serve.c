@@ -189,6 +189,11 @@ static void serve_tell(const struct cli_server *s) {
     for (size_t i = 0; i < s->model_count; i++) {
         const struct qkv_engine_state *e = &s->models[i].state;
         all += e->memory;
+        if (!e->rows) {
+            cli_say("%s: texts of at most %d tokens; %s for steps", s->models[i].name,
+                    qkv_model_spec(s->models[i].model)->context, cli_bytes(text[0], e->memory));
+            continue;
+        }
         cli_say("%s: %zu answers at once, %zu tokens each with their prompts; %s for %s tokens in the cache, and steps",
                 s->models[i].name, e->rows, e->context, cli_bytes(text[0], e->memory),
                 cli_grouped(text[1], e->pages * e->page_positions));
