@@ -1,7 +1,8 @@
-/* engine: requests that are answered together. engine.c makes engines, engine_request.c takes requests and ends them,
- * engine_step.c chooses and runs a batch, engine_choose.c chooses tokens, engine_pages.c keeps pages of prefixes,
- * engine_event.c tells what has happened; engine_search.c searches; engine_draft.c guesses tokens; engine_text.c reads
- * texts to embed, classify or fill; engine_encode.c runs them, and encodes sources. */
+/* engine: requests that are answered together. engine.c makes engines, engine_request.c takes requests and frees them,
+ * engine_answer.c gives answers rows and ends them, engine_step.c chooses and runs a batch, engine_choose.c chooses
+ * tokens, engine_pages.c keeps pages of prefixes, engine_event.c tells what has happened; engine_search.c searches;
+ * engine_draft.c guesses tokens; engine_text.c reads texts to embed, classify or fill; engine_encode.c runs them, and
+ * encodes sources. */
 #ifndef QKV_ENGINE_ROOM_H
 #define QKV_ENGINE_ROOM_H
 
@@ -147,7 +148,7 @@ struct qkv_engine {
     struct qkv_engine_state state;
 };
 
-/* ---- requests (engine_request.c) ---- */
+/* ---- requests (engine_answer.c, engine_request.c) ---- */
 /* Takes an answer's row away, and its pages. */
 void qkv_engine_leave(struct qkv_engine *engine, struct qkv_engine_answer *answer);
 /* Gives an answer the free row `row`. */
@@ -219,8 +220,6 @@ enum qkv_status qkv_engine_open_room(struct qkv_engine *engine, size_t pages);
 void qkv_engine_texts_free(struct qkv_engine *engine);
 /* Gives the source of a request a place, if there are pages, and tokens for it in a step of `most`. */
 bool qkv_engine_source_enter(struct qkv_engine *engine, struct qkv_engine_job *job, size_t most);
-/* Takes its place away when no answer of the request has a row. */
-void qkv_engine_source_leave(struct qkv_engine *engine, struct qkv_engine_job *job);
 /* Encodes the sources that have a place and are not encoded yet; *tokens: of them. If that fails, their answers leave
  * their rows. */
 enum qkv_status qkv_engine_sources_run(struct qkv_engine *engine, size_t *tokens);

@@ -183,15 +183,6 @@ bool qkv_engine_source_enter(struct qkv_engine *e, struct qkv_engine_job *job, s
     return true;
 }
 
-void qkv_engine_source_leave(struct qkv_engine *e, struct qkv_engine_job *job) {
-    if (!e->places || job->place == QKV_ENGINE_NO_ROW) return;
-    for (size_t i = 0; i < job->request.answers; i++)
-        if (job->answers[i].row != QKV_ENGINE_NO_ROW) return;
-    qkv_encoded_drop(e->encoded, job->place);
-    e->places[job->place] = NULL;
-    job->place = QKV_ENGINE_NO_ROW;
-}
-
 /* Answers whose source could not be encoded leave their rows. */
 static void sources_leave(struct qkv_engine *e) {
     for (size_t r = 0; r < e->row_count; r++)

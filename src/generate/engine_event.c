@@ -37,14 +37,6 @@ struct qkv_engine_told *qkv_engine_tell(struct qkv_engine *e, const struct qkv_e
     return told;
 }
 
-enum qkv_status qkv_engine_fail(struct qkv_engine *e, struct qkv_engine_answer *a, struct qkv_engine_told *told) {
-    told->message = qkv_copy_string(e->ctx, qkv_message(e->ctx));
-    if (!told->message) return QKV_MEMORY;
-    qkv_forgive(e->ctx);
-    qkv_engine_end(e, a, QKV_FINISH_FAILED, told);
-    return QKV_OK;
-}
-
 void qkv_engine_untell(struct qkv_engine *e) {
     qkv_engine_told_free(e->events[e->event_first + --e->event_count]);
 }
