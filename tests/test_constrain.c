@@ -505,11 +505,9 @@ static void a_mask_that_needs_too_much_fails_alone(void **state) {
     struct qkv_random r = test_random(6);
     struct qkv_tokenizer *t = random_vocabulary(ctx, &r, 20000);
     struct qkv_constraint *c;
-    const struct qkv_constraint_options o = {.size = sizeof o,
-                                             .kind = QKV_CONSTRAINT_REGEX,
-                                             .text = "x+|y.*(a|b|1).{0,900}(a|b|2).{0,900}(0|1).{0,900}",
-                                             .memory = 1 << 20};
-    const int32_t hard[] = {'y', 'a', 'b', 'a', 'a', 'b', '1', '2', '0', 'a', 'b', '1'}, easy[] = {'x', 'x'};
+    const struct qkv_constraint_options o = {
+        .size = sizeof o, .kind = QKV_CONSTRAINT_REGEX, .text = "x+|y[^z]*[ab10x{,:][^z]{20}z", .memory = 1 << 20};
+    const int32_t hard[] = {'y', 'a', ',', 'b'}, easy[] = {'x', 'x'};
     assert_ok(ctx, qkv_constraint_create(ctx, &o, &c));
     for (size_t i = 0; i < 6; i++) {
         const bool is_hard = i % 2 == 0;
@@ -518,7 +516,7 @@ static void a_mask_that_needs_too_much_fails_alone(void **state) {
         struct qkv_constraint_place place = {0};
         struct qkv_allowed allowed;
         assert_int_equal(qkv_constraint_allowed(ctx, c, &made, &place, &allowed), is_hard ? QKV_ARGUMENT : QKV_OK);
-        if (is_hard) assert_non_null(strstr(qkv_message(ctx), "make it simpler"));
+        if (is_hard) assert_non_null(strstr(qkv_message(ctx), "needs more than its"));
         for (size_t id = 0; id < 256 && !is_hard; id++)
             assert_int_equal(allowed.bits[id / 64] >> id % 64 & 1, id == 'x');
     }
