@@ -498,6 +498,33 @@ static void little_memory_changes_nothing(void **state) {
     qkv_context_free(ctx);
 }
 
+/* A mask that needs more states than the memory holds fails each time, and the next text has its masks. */
+static void a_mask_that_needs_too_much_fails_alone(void **state) {
+    (void)state;
+    struct qkv_context *ctx = open_context();
+    struct qkv_random r = test_random(6);
+    struct qkv_tokenizer *t = random_vocabulary(ctx, &r, 20000);
+    struct qkv_constraint *c;
+    const struct qkv_constraint_options o = {
+        .size = sizeof o, .kind = QKV_CONSTRAINT_REGEX, .text = "x+|y[^z]*[ab10x{,:][^z]{20}z", .memory = 1 << 20};
+    const int32_t hard[] = {'y', 'a', ',', 'b'}, easy[] = {'x', 'x'};
+    assert_ok(ctx, qkv_constraint_create(ctx, &o, &c));
+    for (size_t i = 0; i < 6; i++) {
+        const bool is_hard = i % 2 == 0;
+        const struct qkv_constrained_text made = {
+            .tokenizer = t, .ids = is_hard ? hard : easy, .count = is_hard ? TEST_COUNT(hard) : 2};
+        struct qkv_constraint_place place = {0};
+        struct qkv_allowed allowed;
+        assert_int_equal(qkv_constraint_allowed(ctx, c, &made, &place, &allowed), is_hard ? QKV_ARGUMENT : QKV_OK);
+        if (is_hard) assert_non_null(strstr(qkv_message(ctx), "needs more than its"));
+        for (size_t id = 0; id < 256 && !is_hard; id++)
+            assert_int_equal(allowed.bits[id / 64] >> id % 64 & 1, id == 'x');
+    }
+    qkv_constraint_free(c);
+    qkv_tokenizer_free(t);
+    qkv_context_free(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(expressions_match_what_pcre2_matches),
@@ -508,6 +535,7 @@ int main(void) {
         cmocka_unit_test(masks_are_those_of_each_token_alone),
         cmocka_unit_test(published_vocabularies_have_the_masks_of_each_token_alone),
         cmocka_unit_test(little_memory_changes_nothing),
+        cmocka_unit_test(a_mask_that_needs_too_much_fails_alone),
         cmocka_unit_test(a_token_takes_less_than_a_millisecond),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

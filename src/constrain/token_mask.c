@@ -235,8 +235,7 @@ enum qkv_status qkv_constraint_allowed(struct qkv_context *ctx, struct qkv_const
     const enum qkv_status reset = constraint_reset(ctx, c);
     if (reset || !again) return reset ? reset : status;
     status = allowed_find(ctx, c, trie, text, place, allowed);
-    if (status) masks_forget(&c->masks);
-    return status;
+    return status && constraint_reset(ctx, c) ? QKV_MEMORY : status;
 }
 
 enum qkv_status qkv_constraint_is_last(struct qkv_context *ctx, struct qkv_constraint *c,
