@@ -210,6 +210,18 @@ struct qkv_family {
     const char *tied;        /* the tensor of the head, left out where tie_word_embeddings is true; NULL: none */
     const struct qkv_family_gguf *gguf; /* NULL: GGUF files do not have the family */
 };
+/* A published model of several parts, whose text model is that of a family: config.json has the text model's keys in
+ * text_config, and tensors have a first part of their names. The other parts are left out. */
+struct qkv_family_parts {
+    const char *type;          /* model_type of the whole, "gemma3" */
+    const char *text;          /* the type of the text model's family, "gemma3_text" */
+    const char *texts;         /* another model_type of text_config for the same; NULL: none */
+    const char *defaults;      /* of keys of text_config, where they are not the family's; NULL: they are */
+    const char *architectures; /* the class */
+    const char *keys;          /* keys of the other parts, and of how parts are joined: patterns with spaces */
+    const char *names;         /* first parts of names, "language_model.model.=model.": the files', the family's */
+    const char *others;        /* tensors of the other parts: patterns with spaces */
+};
 #define QKV_FAMILY_DECLARE(name) extern const struct qkv_family qkv_family_##name;
 QKV_FAMILY_LIST(QKV_FAMILY_DECLARE)
 extern const struct qkv_family *const qkv_families[]; /* in the order of the list; ends with NULL */
@@ -231,6 +243,7 @@ struct qkv_family_config {
     bool packed;     /* experts may be in MXFP4 */
     /* the files are GGUF: the architecture, whose names and orders tensors have; NULL: they are not, or are our own */
     const struct qkv_family_gguf *gguf;
+    const struct qkv_family_parts *parts; /* the files have other parts too; NULL: they do not */
     /* of a folder that was read: tensors that are not weights and are written again. The model's origin owns them. */
     struct qkv_array *kept; /* names and data are on the heap */
     size_t kept_count;
@@ -290,6 +303,12 @@ struct qkv_family_line qkv_family_line(const struct qkv_family_view *view, size_
 /* The shape of their tensor, from that of ours and view->total. */
 void qkv_family_shape(const struct qkv_family_view *view, const struct qkv_array *ours, const struct qkv_spec *spec,
                       struct qkv_array *theirs);
+/* The model of several parts that a config.json describes; NULL: none. The second function returns the i-th one that
+ * can be read; NULL past the last. */
+const struct qkv_family_parts *qkv_family_parts_of(const json_t *root);
+const struct qkv_family_parts *qkv_family_parts_at(size_t i);
+/* Whether a tensor belongs to a part that is left out. */
+bool qkv_family_is_other_part(const struct qkv_family_config *config, const char *name);
 /* Whether a tensor of a file is not a weight and can be left out. */
 bool qkv_family_ignores(const struct qkv_family_config *config, const char *name);
 /* Whether a tensor that is left out is written again by an export; out: its name then. */
@@ -340,7 +359,19 @@ struct qkv_family_reading {
     json_t *config;     /* its keys under the names of tables */
     json_t *spec;
     json_t *paths; /* for messages: the key whose value a path of the spec has */
+    const struct qkv_family_parts *parts; /* the file has other parts too; NULL: it does not */
 };
+/* For a config.json of several parts: the keys of its text model, a new object for the caller to free, and the parts;
+ * else NULL and NULL. */
+enum qkv_status qkv_family_take_text(const struct qkv_family_reading *r, qkv_family_has *has, const void *user,
+                                     const struct qkv_family_parts **parts, json_t **out);
+/* The i-th name that a tensor of the text model has in files with other parts. Returns false: there are no more. */
+bool qkv_family_parts_name(const struct qkv_family_parts *parts, const char *name, size_t i,
+                           char out[QKV_FAMILY_NAME]);
+/* Whether a key or a name matches one of several patterns with spaces between them. */
+bool qkv_family_patterns_have(const char *patterns, const char *key);
+/* Whether a key with this value, which no table reads, may change what a model computes. */
+bool qkv_family_may_matter(const char *key, const json_t *value);
 /* Fails with QKV_SPEC: the key, its value, and the values that models of the family can have. */
 enum qkv_status qkv_family_refuse(const struct qkv_family_reading *r, const char *key, const char *instead);
 /* The same for a choice without a matching rule: the values that rules ask about, and those that they accept. */

@@ -110,7 +110,11 @@ static bool fill_defaults(json_t *config, const char *defaults) {
 /* Whether files have a tensor, also without the family's prefix, which files of the base model leave out. */
 static bool files_have(const struct qkv_family_reading *r, const char *name, qkv_family_has *has, const void *user) {
     const size_t n = r->family->prefix ? strlen(r->family->prefix) : 0;
-    return has && (has(user, name) || (n && !strncmp(name, r->family->prefix, n) && has(user, name + n)));
+    char other[QKV_FAMILY_NAME];
+    bool found = has && (has(user, name) || (n && !strncmp(name, r->family->prefix, n) && has(user, name + n)));
+    for (size_t i = 0; has && !found && r->parts && qkv_family_parts_name(r->parts, name, i, other); i++)
+        found = has(user, other);
+    return found;
 }
 
 /* A classifier without id2label has two classes, as in transformers. */
@@ -405,8 +409,12 @@ static enum qkv_status make_spec(struct qkv_family_reading *r, struct qkv_spec *
 
 enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const json_t *root, qkv_family_has *has,
                                 const void *user, struct qkv_family_config *config, struct qkv_spec *spec) {
-    struct qkv_family_reading r = {.ctx = ctx, .name = name, .root = root, .config = json_deep_copy(root)};
-    enum qkv_status status = r.config ? find_architecture(&r) : QKV_MEMORY;
+    struct qkv_family_reading r = {.ctx = ctx, .name = name, .root = root};
+    json_t *text;
+    enum qkv_status status = qkv_family_take_text(&r, has, user, &r.parts, &text);
+    if (text) r.root = text;
+    if (!status) r.config = json_deep_copy(r.root);
+    if (!status) status = r.config ? find_architecture(&r) : QKV_MEMORY;
     if (!status) status = qkv_family_spell_rotations(&r);
     if (!status) {
         spell_aliases(r.config, r.family->aliases);
@@ -421,7 +429,9 @@ enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const
     if (!status) status = make_spec(&r, spec);
     if (!status) status = qkv_family_check_keys(&r);
     config->family = r.family;
+    config->parts = r.parts;
     config->keys = r.config;
+    json_decref(text);
     if (status) qkv_family_config_free(config);
     if (status) qkv_spec_free(spec);
     return status;
