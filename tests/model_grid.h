@@ -98,9 +98,9 @@ static inline const char *random_bias(struct qkv_random *r, bool together, char 
 static inline const char *random_qk_norm(struct qkv_random *r, char out[160]) {
     const char *kind = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "false");
     const char *over = PICK(r, QKV_NORM_OVER_LIST(GRID_NORM_OVER));
-    const bool biased = !strcmp(kind, "layernorm") && !strcmp(weight, "true") && qkv_random_below(r, 2);
-    snprintf(out, 160, "{\"kind\": \"%s\", \"eps\": 0.1, \"weight\": %s, \"bias\": %s, \"over\": \"%s\"}", kind, weight,
-             biased ? "true" : "false", over);
+    const bool biased = !strncmp(kind, "layernorm", 9) && !strcmp(weight, "true") && qkv_random_below(r, 2);
+    snprintf(out, 160, "{\"kind\": \"%s\", \"eps\": 0.1, \"weight\": %s, \"bias\": %s, \"over\": \"%s\"%s}", kind,
+             weight, biased ? "true" : "false", over, PICK(r, "", ", \"after_rotation\": true"));
     return qkv_random_below(r, 3) ? "null" : out;
 }
 
@@ -148,7 +148,7 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
                                bool beside_encoder) {
     size_t kv[] = {4, 2, 1};
     const char *norm = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "true", "false");
-    const bool biased = !strcmp(norm, "layernorm") && !strcmp(weight, "true") && qkv_random_below(r, 2);
+    const bool biased = !strncmp(norm, "layernorm", 9) && !strcmp(weight, "true") && qkv_random_below(r, 2);
     char text[GRID_POSITION_TEXT], bias[16], projections[300], of_latent[120], experts[300];
     enum { TURNED = 4 }; /* of latents */
     const bool latent = latents_too && !qkv_random_below(r, 3);

@@ -40,7 +40,8 @@ static inline bool same_position(const struct qkv_position_spec *a, const struct
 
 static inline bool same_qk_norm(const struct qkv_qk_norm_spec *a, const struct qkv_qk_norm_spec *b) {
     return a->norm.given == b->norm.given && a->norm.kind == b->norm.kind && a->norm.eps == b->norm.eps &&
-           a->norm.weight == b->norm.weight && a->norm.bias == b->norm.bias && a->over == b->over;
+           a->norm.weight == b->norm.weight && a->norm.bias == b->norm.bias && a->over == b->over &&
+           a->after_rotation == b->after_rotation;
 }
 
 static inline bool same_latent(const struct qkv_latent_spec *a, const struct qkv_latent_spec *b) {

@@ -32,8 +32,9 @@ static void random_attention(struct qkv_random *r, struct qkv_attention_spec *a,
                                    .kind = (enum qkv_norm_kind)qkv_random_below(r, QKV_NORM_COUNT),
                                    .eps = exp(-20 * qkv_random_uniform(r)),
                                    .weight = qkv_random_below(r, 4)};
-    norm->bias = norm->kind == QKV_NORM_LAYERNORM && norm->weight && qkv_random_below(r, 2);
+    norm->bias = qkv_norm_centered(norm->kind) && norm->weight && qkv_random_below(r, 2);
     a->qk_norm.over = (enum qkv_norm_over)qkv_random_below(r, QKV_NORM_OVER_COUNT);
+    a->qk_norm.after_rotation = qkv_random_below(r, 2);
 }
 
 /* Fields that the kind does not use are as after reading: the default, or nothing. */
@@ -131,7 +132,7 @@ static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool ca
     s->norm.eps = exp(-20 * qkv_random_uniform(r));
     s->norm.final = final[s->norm.placement];
     s->norm.weight = qkv_random_below(r, 4);
-    s->norm.bias = s->norm.weight && s->norm.kind == QKV_NORM_LAYERNORM && qkv_random_below(r, 2);
+    s->norm.bias = s->norm.weight && qkv_norm_centered(s->norm.kind) && qkv_random_below(r, 2);
     s->norm.attention = s->norm.placement == QKV_PLACEMENT_PARALLEL || qkv_random_below(r, 3);
     s->residual_scale = qkv_random_below(r, 2) ? qkv_random_normal(r) : 1;
     s->residual_dropout = random_rate(r);
@@ -202,7 +203,7 @@ static void random_embedding(struct qkv_random *r, struct qkv_embed_spec *e) {
         e->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, QKV_NORM_COUNT);
         e->norm.eps = exp(-20 * qkv_random_uniform(r));
         e->norm.weight = qkv_random_below(r, 2);
-        e->norm.bias = e->norm.kind == QKV_NORM_LAYERNORM && e->norm.weight && qkv_random_below(r, 2);
+        e->norm.bias = qkv_norm_centered(e->norm.kind) && e->norm.weight && qkv_random_below(r, 2);
     }
     e->width = qkv_random_below(r, 2) ? (int)test_between(r, 4, 1 << 20) : 0;
     if (!e->width) return;

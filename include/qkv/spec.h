@@ -93,7 +93,9 @@ extern "C" {
 #define QKV_NORM_LIST(X)                                                                                               \
     X(LAYERNORM, "layernorm", "subtracts the mean and divides by the standard deviation (Ba et al. 2016)", true, 0)    \
     X(RMSNORM, "rmsnorm", "divides by the root mean square (Zhang & Sennrich 2019)", false, 0)                         \
-    X(RMSNORM_PLUS_ONE, "rmsnorm_plus_one", "rmsnorm times 1 + w, where the weights w start at 0 (Gemma)", false, 1)
+    X(RMSNORM_PLUS_ONE, "rmsnorm_plus_one", "rmsnorm times 1 + w, where the weights w start at 0 (Gemma)", false, 1)   \
+    X(LAYERNORM_PLUS_ONE, "layernorm_plus_one", "layernorm times 1 + w, where the weights w start at 0 (Nemotron)",    \
+      true, 1)
 /* The channels that a norm of queries or keys is computed over. The list grows at its end. */
 #define QKV_NORM_OVER_LIST(X)                                                                                          \
     X(HEAD, "head", "each head by itself, one weight for all heads (Qwen 3, Gemma 3)")                                 \
@@ -283,15 +285,17 @@ struct qkv_norm_spec {
      * only norms of layers have it */
     bool final;
     bool weight; /* default true; false: the norm has neither a weight nor a bias */
-    bool bias;   /* default true for layernorm with a weight; other norms never have a bias */
+    bool bias;   /* default true for layernorm and layernorm_plus_one with a weight; an rmsnorm never has a bias */
     /* default true; false: self attention has no norm (before it, or after it with placements post and output); only
      * norms of layers have it */
     bool attention;
 };
-/* The norms of the queries and of the keys of an attention (Henry et al. 2020), applied before clip and rotation. */
+/* The norms of the queries and of the keys of an attention (Henry et al. 2020), applied before clip and rotation, or
+ * after them. */
 struct qkv_qk_norm_spec {
     struct qkv_norm_spec norm; /* given false: none; it has no placement and no final */
     enum qkv_norm_over over;   /* default head */
+    bool after_rotation;       /* the norms come after clip and rotation; default false: before them */
 };
 /* Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1): keys and values are projected from a
  * latent c = norm(x·kv_aᵀ) with `rank` channels. A key has rope_dim more channels, which are projected from x and which

@@ -89,7 +89,9 @@
     X(blenderbot)                                                                                                      \
     X(xglm)                                                                                                            \
     X(biogpt)                                                                                                          \
-    X(codegen)
+    X(codegen)                                                                                                         \
+    X(nemotron)                                                                                                        \
+    X(hunyuan_v1_dense)
 
 /* A part of config.json that selects settings of the spec. */
 struct qkv_family_rule {
@@ -194,6 +196,8 @@ struct qkv_family {
     const char *spec;     /* settings of all models of the family */
     /* the keys of the rotary bases of layers without and with a window, where these differ; NULL: one rotation */
     const char *rotations[2];
+    /* keys of rope_scaling that only this family has: patterns with spaces; NULL: none */
+    const char *rotation_keys;
     /* with two rotations: rope_scaling of older files applies to both, not only to layers without a window */
     bool scaling_of_all;
     const struct qkv_family_choice *choices; /* NULL: none */
@@ -358,7 +362,7 @@ struct qkv_family_reading {
     const json_t *root; /* the file */
     json_t *config;     /* its keys under the names of tables */
     json_t *spec;
-    json_t *paths; /* for messages: the key whose value a path of the spec has */
+    json_t *paths;                        /* for messages: the key whose value a path of the spec has */
     const struct qkv_family_parts *parts; /* the file has other parts too; NULL: it does not */
 };
 /* For a config.json of several parts: the keys of its text model, a new object for the caller to free, and the parts;
@@ -366,8 +370,7 @@ struct qkv_family_reading {
 enum qkv_status qkv_family_take_text(const struct qkv_family_reading *r, qkv_family_has *has, const void *user,
                                      const struct qkv_family_parts **parts, json_t **out);
 /* The i-th name that a tensor of the text model has in files with other parts. Returns false: there are no more. */
-bool qkv_family_parts_name(const struct qkv_family_parts *parts, const char *name, size_t i,
-                           char out[QKV_FAMILY_NAME]);
+bool qkv_family_parts_name(const struct qkv_family_parts *parts, const char *name, size_t i, char out[QKV_FAMILY_NAME]);
 /* Whether a key or a name matches one of several patterns with spaces between them. */
 bool qkv_family_patterns_have(const char *patterns, const char *key);
 /* Whether a key with this value, which no table reads, may change what a model computes. */

@@ -32,7 +32,8 @@ static enum qkv_status check_rotation(const struct qkv_family_reading *r, const 
         if (type && !json_is_null(value) && (!name || !rotation_type(name)))
             return qkv_family_refuse(r, text, "default, linear, dynamic, yarn, llama3, longrope");
         const bool known = type || qkv_family_scaling_has(key) || !strcmp(key, "rope_theta") ||
-                           !strcmp(key, "partial_rotary_factor") || !strcmp(key, "finetuned");
+                           !strcmp(key, "partial_rotary_factor") || !strcmp(key, "finetuned") ||
+                           qkv_family_patterns_have(r->family->rotation_keys, key);
         if (!known && !json_is_null(value)) return qkv_family_refuse(r, text, "rotations without this key");
         const bool part =
             !strcmp(key, "partial_rotary_factor") && !json_is_null(value) && json_number_value(value) != 1;

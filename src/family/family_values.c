@@ -290,6 +290,15 @@ static json_t *there_scaling(const json_t *config, const json_t *x) {
     return out;
 }
 
+/* Hunyuan's scaling of the base, which it calls dynamic: theta·alpha^(d/(d − 2)). */
+static json_t *there_scaling_alpha(const json_t *config, const json_t *x) {
+    json_t *alpha = json_object_get(x, "alpha"), *out = there_scaling(config, x);
+    const char *kind = json_string_value(json_object_get(out, "kind"));
+    if (!json_is_number(alpha) || json_number_value(alpha) == 0 || !kind || strcmp(kind, "dynamic") != 0) return out;
+    json_decref(out);
+    return json_pack("{s:s, s:O}", "kind", "ntk", "factor", alpha);
+}
+
 /* ---- transforms: from a spec to config.json ---------------------------------------------------------------------- */
 
 /* A number; one that differs from a whole number by rounding only is whole. */
@@ -433,6 +442,12 @@ static json_t *back_scaling(const struct qkv_spec *spec, const json_t *x) {
     return out;
 }
 
+static json_t *back_scaling_alpha(const struct qkv_spec *spec, const json_t *x) {
+    const char *kind = json_string_value(json_object_get(x, "kind"));
+    if (!kind || strcmp(kind, "ntk") != 0) return back_scaling(spec, x);
+    return json_pack("{s:s, s:f, s:O}", "rope_type", "dynamic", "factor", 1.0, "alpha", json_object_get(x, "factor"));
+}
+
 /* null where config.json without the key would mean a scaling. */
 static json_t *back_scaling_said(const struct qkv_spec *spec, const json_t *x) {
     return json_is_object(x) ? back_scaling(spec, x) : json_pack("{s:s}", "rope_type", "default");
@@ -467,6 +482,7 @@ static const struct {
     {"count", there_count, back_count, "is out of range"},
     {"scaled", there_scaled, back_scaled, "is out of range"},
     {"scaling", there_scaling, back_scaling, "is out of range"},
+    {"scaling_alpha", there_scaling_alpha, back_scaling_alpha, "is out of range"},
     {"scaling_said", there_scaling, back_scaling_said, "is out of range"},
     {"with_turned", there_with_turned, back_with_turned, "is out of range"},
     {"shared", there_shared, back_shared, "is out of range"},

@@ -103,6 +103,8 @@ static const struct qkv_key qk_norm_keys[] = {
     NORM_KEYS,
     CHOICE(qkv_qk_norm_spec, over, norm_overs, .value = QKV_NORM_OVER_HEAD,
            .help = "The channels that the norm is computed over, and whether the heads share its weight."),
+    FLAG(qkv_qk_norm_spec, after_rotation, .flags = QKV_KEY_LATER, .neutral = false,
+         .help = "Whether the norms come after clip and rotation, and not before them (Hunyuan, Llama 4)."),
     END,
 };
 
@@ -158,7 +160,8 @@ const struct qkv_key qkv_attention_keys[] = {
                    "have one, in the order q, k, v, o. Qwen 2 has qkv, Whisper qvo."),
     OBJECT(qkv_attention_spec, qk_norm, qk_norm_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER,
            .example = "{\"kind\":\"rmsnorm\"}",
-           .help = "Norms of the queries and of the keys, before clip and rotation (Henry et al. 2020)."),
+           .help =
+               "Norms of the queries and of the keys, before clip and rotation, or after them (Henry et al. 2020)."),
     OBJECT(qkv_attention_spec, latent, latent_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER,
            .applies = in_self_attention, .owner = "self attention", .example = "{\"rank\":32}",
            .help = "Multi-head latent attention (DeepSeek V2 and V3). kv_heads must be equal to heads; qk_norm and "
@@ -174,7 +177,7 @@ const struct qkv_key qkv_attention_keys[] = {
     REAL(qkv_attention_spec, clip, 0, FLT_MAX, "a number greater than 0, or 0 for none", .flags = QKV_KEY_LATER,
          .example = "8",
          .help = "Queries, keys and values are clamped to the range from -clip to clip, after qk_norm and before the "
-                 "rotation. 0 means off. MPT and OLMoE have it."),
+                 "rotation, which qk_norm may also follow. 0 means off. MPT and OLMoE have it."),
     FLAG(qkv_attention_spec, sinks, .flags = QKV_KEY_LATER, .neutral = false,
          .help = "Whether each head has a learned logit that only adds to the denominator of the softmax (gpt-oss)."),
     REAL(qkv_attention_spec, dropout, 0, 1, RATE_TEXT, .flags = RATE_FLAGS, .standard = "null", .example = "0.1",

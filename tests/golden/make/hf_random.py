@@ -300,6 +300,15 @@ def r_xglm(d):
         bos_token_id=0, eos_token_id=2, decoder_start_token_id=2), 'lm'
 def r_biogpt(d): return 'BioGptForCausalLM', plain(bert(d), 'type_vocab_size') | dict(scale_embedding=d.flag(), pad_token_id=d.pick(0, 1)), 'lm'
 def r_codegen(d): return 'CodeGenForCausalLM', gpt(d, rotary_dim=d.pick(2, 4)) | dict(n_head=4, n_embd=d.pick(16, 32)), 'lm'
+def part_of(d, kw):   # a rotation of part of a head
+    kw['partial_rotary_factor'] = d.pick(1.0, 0.5); rotation(d, kw, int(kw['head_dim'] * kw['partial_rotary_factor']) // 2 * 2)
+    if 'rope_parameters' in kw: kw['rope_parameters']['partial_rotary_factor'] = kw.pop('partial_rotary_factor')
+def r_nemotron(d):
+    kw = llama_like(d, 'norm_eps') | dict(attention_bias=d.flag(), mlp_bias=d.flag(), head_dim=d.pick(4, 8, 16)); part_of(d, kw); return 'NemotronForCausalLM', kw, 'lm'
+def r_hunyuan(d):
+    kw = llama_like(d) | dict(attention_bias=d.flag()); rotation(d, kw)
+    if d.flag(): kw = plain(kw, 'rope_scaling', 'rope_parameters') | dict(rope_scaling=dict(type='dynamic', factor=1.0, alpha=d.pick(10.0, 1000.0)))
+    return 'HunYuanDenseV1ForCausalLM', kw, 'lm'
 FAMILIES = {k[2:]: f for k, f in list(globals().items()) if k.startswith('r_')}
 
 # ---- cases ------------------------------------------------------------------------------------------------------------------------------------------------
