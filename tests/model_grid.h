@@ -121,6 +121,10 @@ static inline const char *random_projections(struct qkv_random *r, bool causal, 
     snprintf(out, 300, ", \"qk_norm\": %s%s%s%s", latent ? "null" : random_qk_norm(r, norm), latent ? latent : "",
              latent || smooth_only ? "" : PICK(r, "", "", ", \"clip\": 1.5"),
              causal ? "" : PICK(r, "", "", ", \"window_right\": 1", ", \"window_right\": 3"));
+    const size_t used = strlen(out);
+    snprintf(out + used, 300 - used, "%s%s", PICK(r, "", "", ", \"chunk\": 4", ", \"chunk\": 7"),
+             PICK(r, "", "", ", \"temperature\": {\"length\": 3, \"beta\": 0.7}",
+                  ", \"temperature\": {\"length\": 2, \"offset\": 1}"));
     return out;
 }
 

@@ -57,10 +57,15 @@ static inline bool same_experts(const struct qkv_experts_spec *a, const struct q
            a->shared_gate == b->shared_gate && a->balance_loss == b->balance_loss && a->z_loss == b->z_loss;
 }
 
+static inline bool same_temperature(const struct qkv_temperature_spec *a, const struct qkv_temperature_spec *b) {
+    return a->given == b->given && a->beta == b->beta && a->length == b->length && a->offset == b->offset;
+}
+
 static inline bool same_attention(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b) {
     return a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
            a->value_dim == b->value_dim && a->causal == b->causal && a->window == b->window &&
-           a->window_right == b->window_right && a->softcap == b->softcap && a->scale == b->scale &&
+           a->window_right == b->window_right && a->chunk == b->chunk &&
+           same_temperature(&a->temperature, &b->temperature) && a->softcap == b->softcap && a->scale == b->scale &&
            a->bias == b->bias && a->clip == b->clip && a->sinks == b->sinks && a->dropout == b->dropout &&
            same_qk_norm(&a->qk_norm, &b->qk_norm) && same_latent(&a->latent, &b->latent) && a->share == b->share &&
            same_position(&a->position, &b->position);

@@ -328,9 +328,10 @@ static void a_folder_is_written_with_all_that_it_had(void **state) {
 
 /* Of a model with images the text model is read and written alone. */
 static void parts_that_are_left_out_are_said_and_not_written(void **state) {
-    static const char *const names[][2] = {{"gemma3_parts", "gemma3_text"}, {"mistral3_parts", "mistral"},
-                                           {"llava_parts", "llama"},        {"qwen2_vl_parts", "qwen2"},
-                                           {"qwen2_5_vl_parts", "qwen2"},   {"qwen3_vl_parts", "qwen3"}};
+    static const char *const names[][2] = {{"gemma3_parts", "gemma3_text"},    {"mistral3_parts", "mistral"},
+                                           {"ministral3_parts", "ministral3"}, {"llava_parts", "llama"},
+                                           {"qwen2_vl_parts", "qwen2"},        {"qwen2_5_vl_parts", "qwen2"},
+                                           {"qwen3_vl_parts", "qwen3"}};
     for (size_t i = 0; i < TEST_COUNT(names); i++) {
         struct qkv_context *ctx;
         struct qkv_model *model, *again;

@@ -25,6 +25,12 @@ static void random_attention(struct qkv_random *r, struct qkv_attention_spec *a,
                                      .sinks = qkv_random_below(r, 2),
                                      .dropout = random_rate(r),
                                      .clip = qkv_random_below(r, 2) ? 0.5 + qkv_random_uniform(r) : 0};
+    if (qkv_random_below(r, 2)) a->chunk = (int)test_between(r, 1, 1000);
+    if (qkv_random_below(r, 2))
+        a->temperature = (struct qkv_temperature_spec){.given = true,
+                                                       .beta = qkv_random_uniform(r),
+                                                       .length = (int)test_between(r, 1, 9000),
+                                                       .offset = (int)test_between(r, 0, 1)};
     if (!a->causal && qkv_random_below(r, 2)) a->window_right = (int)test_between(r, 1, 1000);
     if (qkv_random_below(r, 2)) return;
     struct qkv_norm_spec *norm = &a->qk_norm.norm;
@@ -127,6 +133,7 @@ static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool ca
     const struct qkv_latent_spec *latent = &s->attention.latent;
     random_position(r, latent->given ? latent->rope_dim : s->attention.head_dim, &s->attention.position);
     if (cross) random_attention(r, &s->cross, false);
+    s->cross.temperature = (struct qkv_temperature_spec){0};
     s->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, QKV_NORM_COUNT);
     s->norm.placement = (enum qkv_placement)qkv_random_below(r, QKV_PLACEMENT_COUNT);
     s->norm.eps = exp(-20 * qkv_random_uniform(r));

@@ -310,6 +310,14 @@ struct qkv_latent_spec {
     int rope_dim;
     double eps; /* eps of the norms of latents, which are rmsnorm with a weight; default 1e-6 */
 };
+/* A number that grows with a query's position t, which multiplies it after rotation and norm:
+ * 1 + beta·ln(1 + ⌊(t + offset)/length⌋) (Nakanishi 2025, "Scalable-softmax"; Llama 4, Ministral 3). */
+struct qkv_temperature_spec {
+    bool given;  /* false (null in JSON): 1 */
+    double beta; /* default 0.1 */
+    int length;  /* must be given */
+    int offset;  /* default 0 */
+};
 struct qkv_attention_spec {
     int heads, kv_heads;     /* heads must be given; default kv_heads = heads */
     int head_dim, value_dim; /* default head_dim = d_model / heads, value_dim = head_dim */
@@ -317,8 +325,12 @@ struct qkv_attention_spec {
     int window;              /* w > 0: only keys with |i − j| < w; default 0: all */
     /* v > 0: the window has two sides, only keys with i − j < w (w = 0: all) and j − i < v; default 0: window alone */
     int window_right;
-    struct qkv_qk_norm_spec qk_norm; /* default none */
-    struct qkv_latent_spec latent;   /* default none; self attention only, with kv_heads = heads */
+    /* c > 0: positions form chunks of c, and a query sees keys of its own chunk only; default 0: one chunk. Positions
+     * count from the beginning of a document. */
+    int chunk;
+    struct qkv_qk_norm_spec qk_norm;         /* default none */
+    struct qkv_temperature_spec temperature; /* of queries; default none; self attention only */
+    struct qkv_latent_spec latent;           /* default none; self attention only, with kv_heads = heads */
     /* n > 0: the layer computes no keys and values, and reads those of another layer (qkv_stack_keys_of); self
      * attention only; default 0 */
     int share;

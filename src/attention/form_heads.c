@@ -91,7 +91,7 @@ static struct qkv_tensor *heads_normed(const struct qkv_attention_args *f, struc
 }
 
 /* A product of x: `queries` heads of queries, then `keys` heads of keys, then the rest; normed, clipped, rotated, in
- * self attention, and normed if that comes last. */
+ * self attention, normed if that comes last; and queries scaled by their positions. */
 static struct qkv_tensor *heads_linear(const struct qkv_attention_args *f, struct qkv_linear *linear,
                                        struct qkv_tensor *x, size_t queries, size_t keys) {
     struct qkv_tensor *y =
@@ -100,7 +100,9 @@ static struct qkv_tensor *heads_linear(const struct qkv_attention_args *f, struc
     y = qkv_op_clip(f->tape, y, 0, linear->weight.rows, (float)f->spec->clip);
     /* queries and keys are adjacent, so one call rotates the heads of both */
     if (!f->cross) y = qkv_attention_rotate(f, y, 0, queries + keys, f->attend->D);
-    return heads_normed(f, y, queries, keys, true);
+    y = heads_normed(f, y, queries, keys, true);
+    return queries ? qkv_op_position_scale(f->tape, y, 0, queries * f->attend->D, &f->spec->temperature, f->positions)
+                   : y;
 }
 
 /* One weight of an operand, which begins at row `first`, or a bias at that column, as an operand of its own; zero if it

@@ -91,7 +91,8 @@
     X(biogpt)                                                                                                          \
     X(codegen)                                                                                                         \
     X(nemotron)                                                                                                        \
-    X(hunyuan_v1_dense)
+    X(hunyuan_v1_dense)                                                                                                \
+    X(ministral3)
 
 /* A part of config.json that selects settings of the spec. */
 struct qkv_family_rule {
@@ -196,7 +197,8 @@ struct qkv_family {
     const char *spec;     /* settings of all models of the family */
     /* the keys of the rotary bases of layers without and with a window, where these differ; NULL: one rotation */
     const char *rotations[2];
-    /* keys of rope_scaling that only this family has: patterns with spaces; NULL: none */
+    /* keys of rope_scaling that only this family has, which tables read as keys of config.json: patterns with spaces;
+     * NULL: none */
     const char *rotation_keys;
     /* with two rotations: rope_scaling of older files applies to both, not only to layers without a window */
     bool scaling_of_all;
@@ -217,9 +219,10 @@ struct qkv_family {
 /* A published model of several parts, whose text model is that of a family: config.json has the text model's keys in
  * text_config, and tensors have a first part of their names. The other parts are left out. */
 struct qkv_family_parts {
-    const char *type;          /* model_type of the whole, "gemma3" */
-    const char *text;          /* the type of the text model's family, "gemma3_text" */
-    const char *texts;         /* another model_type of text_config for the same; NULL: none */
+    const char *type; /* model_type of the whole, "gemma3" */
+    /* model_type of text_config, and the text model's family, "qwen2_vl_text=qwen2; …"; the first one is that of a
+     * file that names none */
+    const char *texts;
     const char *defaults;      /* of keys of text_config, where they are not the family's; NULL: they are */
     const char *architectures; /* the class */
     const char *keys;          /* keys of the other parts, and of how parts are joined: patterns with spaces */

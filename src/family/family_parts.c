@@ -12,44 +12,41 @@
 
 static const struct qkv_family_parts all_parts[] = {
     {.type = "gemma3",
-     .text = "gemma3_text",
+     .texts = "gemma3_text=gemma3_text",
      .architectures = "Gemma3ForConditionalGeneration",
      .keys = "vision_config mm_tokens_per_image *_token_index",
      .names = LANGUAGE_NAMES,
      .others = TOWERS},
     {.type = "mistral3",
-     .text = "mistral",
+     .texts = "mistral=mistral; ministral3=ministral3; ministral=ministral",
      .architectures = "Mistral3ForConditionalGeneration",
      .keys = "vision_config image_token_index multimodal_projector_bias projector_hidden_act spatial_merge_size "
              "vision_feature_layer",
      .names = LANGUAGE_NAMES,
      .others = TOWERS},
     {.type = "llava",
-     .text = "llama",
+     .texts = "llama=llama; mistral=mistral; qwen2=qwen2; qwen3=qwen3; gemma2=gemma2; phi3=phi3",
      .architectures = "LlavaForConditionalGeneration",
      .keys = "vision_config image_token_index image_seq_length multimodal_projector_bias projector_hidden_act "
              "vision_feature_layer vision_feature_select_strategy",
      .names = LANGUAGE_NAMES,
      .others = TOWERS},
     {.type = "qwen2_vl",
-     .text = "qwen2",
-     .texts = "qwen2_vl_text",
+     .texts = "qwen2_vl_text=qwen2",
      .defaults = "rope_theta=1000000.0; rms_norm_eps=1e-5",
      .architectures = "Qwen2VLForConditionalGeneration",
      .keys = QWEN_KEYS,
      .names = "model.language_model.=model.",
      .others = "visual.* model.visual.*"},
     {.type = "qwen2_5_vl",
-     .text = "qwen2",
-     .texts = "qwen2_5_vl_text",
+     .texts = "qwen2_5_vl_text=qwen2",
      .defaults = "rope_theta=1000000.0; rms_norm_eps=1e-5",
      .architectures = "Qwen2_5_VLForConditionalGeneration",
      .keys = QWEN_KEYS,
      .names = "model.language_model.=model.",
      .others = "visual.* model.visual.*"},
     {.type = "qwen3_vl",
-     .text = "qwen3",
-     .texts = "qwen3_vl_text",
+     .texts = "qwen3_vl_text=qwen3",
      .defaults = "rope_theta=500000.0; max_position_embeddings=128000",
      .architectures = "Qwen3VLForConditionalGeneration",
      .keys = QWEN_KEYS,
@@ -107,17 +104,41 @@ static enum qkv_status fail_part(const struct qkv_family_reading *r, const struc
     return status;
 }
 
+/* The family of a text model of that type; NULL: the first one. Returns false if there is none. */
+static bool text_family(const struct qkv_family_parts *parts, const char *type,
+                        char family[sizeof((struct qkv_family_piece *)NULL)->value]) {
+    const char *list = parts->texts;
+    struct qkv_family_piece piece;
+    while (qkv_family_next(&list, &piece)) {
+        if (type && strcmp(type, piece.key) != 0) continue;
+        snprintf(family, sizeof piece.value, "%s", piece.value);
+        return true;
+    }
+    return false;
+}
+
+static enum qkv_status refuse_text(const struct qkv_family_reading *r, const struct qkv_family_parts *parts) {
+    char known[240] = "";
+    const char *list = parts->texts;
+    struct qkv_family_piece piece;
+    while (qkv_family_next(&list, &piece)) {
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", piece.key);
+    }
+    return fail_part(r, parts, "text_config.model_type", known);
+}
+
 static enum qkv_status check_part(const struct qkv_family_reading *r, const struct qkv_family_parts *parts,
                                   const json_t *text) {
     const json_t *class = json_array_get(json_object_get(r->root, "architectures"), 0);
     const char *type = json_string_value(json_object_get(text, "model_type")), *key;
     const bool nested = text != r->root;
+    char family[sizeof((struct qkv_family_piece *)NULL)->value];
     json_t *value;
     if (class && (!json_is_string(class) || strcmp(json_string_value(class), parts->architectures) != 0))
         return fail_part(r, parts, "architectures", parts->architectures);
-    if (nested && json_object_get(text, "model_type") &&
-        (!type || (strcmp(type, parts->text) != 0 && (!parts->texts || strcmp(type, parts->texts) != 0))))
-        return fail_part(r, parts, "text_config.model_type", parts->texts ? parts->texts : parts->text);
+    if (nested && json_object_get(text, "model_type") && !text_family(parts, type, family))
+        return refuse_text(r, parts);
     json_object_foreach((json_t *)(uintptr_t)r->root, key, value) {
         if (!nested || !strcmp(key, "text_config") || qkv_family_patterns_have(parts->keys, key) ||
             qkv_family_same(value, json_object_get(text, key)) || !qkv_family_may_matter(key, value))
@@ -185,13 +206,15 @@ enum qkv_status qkv_family_take_text(const struct qkv_family_reading *r, qkv_fam
     if (!text) text = r->root; /* older files of Qwen have all keys in one object */
     const enum qkv_status status = check_part(r, *parts, text);
     if (status) return status;
+    const char *type = text == r->root ? NULL : json_string_value(json_object_get(text, "model_type"));
+    char family[sizeof((struct qkv_family_piece *)NULL)->value];
     json_t *made = json_deep_copy(text);
-    bool good = made != NULL;
+    bool good = made != NULL && text_family(*parts, type, family);
     if (good && text == r->root) leave_keys(made, *parts);
     if (good) json_object_del(made, "architectures"); /* the first class of a family is the language model */
     const json_t *packed = json_object_get(r->root, "quantization_config");
     if (good && packed) good = !json_object_set(made, "quantization_config", (json_t *)(uintptr_t)packed);
-    good = good && !json_object_set_new(made, "model_type", json_string((*parts)->text)) &&
+    good = good && !json_object_set_new(made, "model_type", json_string(family)) &&
            spell_rotation(made, "rope_scaling") && spell_rotation(made, "rope_parameters") &&
            spell_tie(r->root, made, *parts, has, user) && spell_ids(r->root, made);
     const char *defaults = (*parts)->defaults;

@@ -200,6 +200,7 @@ static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t laye
                                    .spec = &f->stack->spec->kinds[kind].attention,
                                    .attend = &f->self[kind],
                                    .parameters = &qkv_layer_weights(f->stack, layer)->self.parameters,
+                                   .positions = f->positions,
                                    .tables = &f->stack->tables[kind],
                                    .turns = f->turns ? &f->turns[kind] : NULL,
                                    .distance_bias = f->distances[kind],

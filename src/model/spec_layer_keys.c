@@ -125,6 +125,16 @@ static const struct qkv_key latent_keys[] = {
     END,
 };
 
+static const struct qkv_key temperature_keys[] = {
+    REAL(qkv_temperature_spec, beta, 0, FLT_MAX, "a number from 0 to 3.4e38", .value = 0.1, .needs = "length=8",
+         .example = "0.2", .help = "How much the number grows."),
+    WHOLE(qkv_temperature_spec, length, 1, 1 << 24, .flags = QKV_KEY_REQUIRED, .example = "8",
+          .help = "The number of positions after which it grows for the first time."),
+    WHOLE(qkv_temperature_spec, offset, 0, 1 << 24, .needs = "length=8", .example = "1",
+          .help = "Added to positions. Llama 4 has 1."),
+    END,
+};
+
 const struct qkv_key qkv_attention_keys[] = {
     WHOLE(qkv_attention_spec, heads, 1, DIMENSION, .flags = QKV_KEY_REQUIRED, .example = "8",
           .help = "The number of heads of the queries. It divides d_model unless head_dim is given."),
@@ -147,6 +157,9 @@ const struct qkv_key qkv_attention_keys[] = {
           .example = "4",
           .help = "The window of the keys after a position; window is then that of the keys before it. 1 means that a "
                   "position sees no key after it. 0 means that window holds on both sides."),
+    WHOLE(qkv_attention_spec, chunk, 0, INT_MAX, .flags = QKV_KEY_MASK | QKV_KEY_LATER, .example = "8",
+          .help = "Positions form chunks of so many, and a position attends only to keys of its own chunk (Llama 4). 0 "
+                  "means one chunk."),
     REAL(qkv_attention_spec, softcap, 0, FLT_MAX, "a number from 2.94e-39 to 3.4e38, or 0 for none",
          .flags = QKV_KEY_SOFTCAP, .value = 0, .example = "50",
          .help = "Each score s becomes softcap*tanh(s/softcap), before the mask and the softmax. 0 means off. Gemma 2 "
@@ -162,6 +175,10 @@ const struct qkv_key qkv_attention_keys[] = {
            .example = "{\"kind\":\"rmsnorm\"}",
            .help =
                "Norms of the queries and of the keys, before clip and rotation, or after them (Henry et al. 2020)."),
+    OBJECT(qkv_attention_spec, temperature, temperature_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER,
+           .applies = in_self_attention, .owner = "self attention", .example = "{\"length\":8}",
+           .help = "Queries are multiplied by a number that grows with their position t, after rotation and norm: 1 + "
+                   "beta*ln(1 + floor((t + offset)/length)) (Nakanishi 2025; Llama 4, Ministral 3)."),
     OBJECT(qkv_attention_spec, latent, latent_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER,
            .applies = in_self_attention, .owner = "self attention", .example = "{\"rank\":32}",
            .help = "Multi-head latent attention (DeepSeek V2 and V3). kv_heads must be equal to heads; qk_norm and "

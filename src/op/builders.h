@@ -59,6 +59,11 @@ struct qkv_tensor *qkv_op_head_norm(struct qkv_tape *tape, struct qkv_tensor *x,
  * x, before or after. */
 struct qkv_tensor *qkv_op_clip(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t width, float limit);
 
+/* Multiplies columns of x in place by the rule's number for each row's position; x itself without a rule. Nothing else
+ * may use x, before or after. */
+struct qkv_tensor *qkv_op_position_scale(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t width,
+                                         const struct qkv_temperature_spec *rule, const int32_t *positions);
+
 /* Rotates the first 2·pairs of D channels of each head of x in place, heads beginning at `column`: row n by entry
  * positions[n] of table (positions, pairs, 2). Nothing else may use x, before or after. */
 struct qkv_tensor *qkv_op_rotate(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t heads, size_t D,

@@ -305,6 +305,8 @@ def part_of(d, kw):   # a rotation of part of a head
     if 'rope_parameters' in kw: kw['rope_parameters']['partial_rotary_factor'] = kw.pop('partial_rotary_factor')
 def r_nemotron(d):
     kw = llama_like(d, 'norm_eps') | dict(attention_bias=d.flag(), mlp_bias=d.flag(), head_dim=d.pick(4, 8, 16)); part_of(d, kw); return 'NemotronForCausalLM', kw, 'lm'
+def r_ministral3(d):
+    kw = plain(llama_like(d), 'x') | dict(sliding_window=d.pick(None, 3, 40)); kw['rope_parameters'] = yarn(d, d.pick(3, 8)) | dict(rope_theta=d.pick(10000.0, 500.0), llama_4_scaling_beta=d.pick(0.1, 0.5)); return 'Ministral3ForCausalLM', kw, 'lm'
 def r_hunyuan(d):
     kw = llama_like(d) | dict(attention_bias=d.flag()); rotation(d, kw)
     if d.flag(): kw = plain(kw, 'rope_scaling', 'rope_parameters') | dict(rope_scaling=dict(type='dynamic', factor=1.0, alpha=d.pick(10.0, 1000.0)))
