@@ -133,17 +133,22 @@ static inline const char *random_projections(struct qkv_random *r, bool causal, 
 static inline const char *random_experts(struct qkv_random *r, char out[300]) {
     const char *scores = PICK(r, QKV_EXPERT_SCORES_LIST(GRID_TEXT)), *group = PICK(r, QKV_GROUP_SCORE_LIST(GRID_TEXT));
     char groups[80] = "", shared[60] = "";
+    const char *more = "";
     const char *k = smooth_only ? "4" : PICK(r, "1", "2", "3", "4");
     if (*k <= '2' && qkv_random_below(r, 2))
         snprintf(groups, sizeof groups, ", \"groups\": 2, \"top_groups\": %s, \"group_score\": \"%s\"",
                  PICK(r, "1", "2"), group);
+    if (!strcmp(scores, "sparsemixer")) /* with the larger margin no logit is too far, so weights have no steps */
+        more = smooth_only ? ", \"margin\": 2.5" : PICK(r, "", ", \"margin\": 0.6");
+    else if (strcmp(scores, "chosen"))
+        more = PICK(r, "", ", \"normalize\": false");
     if (qkv_random_below(r, 2))
         snprintf(shared, sizeof shared, ", \"shared\": 7, \"shared_gate\": %s", PICK(r, "true", "false"));
     snprintf(out, 300,
              "{\"count\": 4, \"top_k\": %s, \"scores\": \"%s\"%s, \"scale\": %s, \"bias\": %s, \"correction\": %s%s%s, "
-             "\"balance_loss\": 0, \"z_loss\": 0}",
-             k, scores, !strcmp(scores, "chosen") ? "" : PICK(r, "", ", \"normalize\": false"), PICK(r, "1.0", "1.7"),
-             PICK(r, "true", "false"), PICK(r, "true", "false"), groups, shared);
+             "\"scale_inputs\": %s, \"balance_loss\": 0, \"z_loss\": 0}",
+             k, scores, more, PICK(r, "1.0", "1.7"), PICK(r, "true", "false"), PICK(r, "true", "false"), groups, shared,
+             PICK(r, "true", "false"));
     return qkv_random_below(r, 3) ? "null" : out;
 }
 

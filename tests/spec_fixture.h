@@ -52,9 +52,10 @@ static inline bool same_latent(const struct qkv_latent_spec *a, const struct qkv
 static inline bool same_experts(const struct qkv_experts_spec *a, const struct qkv_experts_spec *b) {
     return a->given == b->given && a->count == b->count && a->top_k == b->top_k && a->scores == b->scores &&
            a->normalize == b->normalize && a->scale == b->scale && a->bias == b->bias &&
-           a->correction == b->correction && a->correction_rate == b->correction_rate && a->groups == b->groups &&
-           a->top_groups == b->top_groups && a->group_score == b->group_score && a->shared == b->shared &&
-           a->shared_gate == b->shared_gate && a->balance_loss == b->balance_loss && a->z_loss == b->z_loss;
+           a->scale_inputs == b->scale_inputs && a->margin == b->margin && a->correction == b->correction &&
+           a->correction_rate == b->correction_rate && a->groups == b->groups && a->top_groups == b->top_groups &&
+           a->group_score == b->group_score && a->shared == b->shared && a->shared_gate == b->shared_gate &&
+           a->balance_loss == b->balance_loss && a->z_loss == b->z_loss;
 }
 
 static inline bool same_temperature(const struct qkv_temperature_spec *a, const struct qkv_temperature_spec *b) {

@@ -285,6 +285,9 @@ static void other_words_of_published_files_give_the_same_model(void **state) {
         {"{'model_type':'gemma3_text','hidden_size':64,'num_hidden_layers':6,'head_dim':16}",
          "{'model_type':'gemma3','text_config':{'hidden_size':64,'num_hidden_layers':6,'head_dim':16},"
          "'mm_tokens_per_image':256,'boi_token_index':255999,'vision_config':{'hidden_size':8}}"},
+        {"{'model_type':'llama4_text','num_hidden_layers':4,'no_rope_layers':[1,1,1,0]}",
+         "{'model_type':'llama4','text_config':{'model_type':'llama4_text','num_hidden_layers':4,"
+         "'moe_layers':[0,1,2,3],'for_llm_compressor':false},'boi_token_index':200080,'vision_config':{}}"},
         {"{'model_type':'qwen2','rope_theta':1e6,'rms_norm_eps':1e-5,'num_hidden_layers':2}",
          "{'model_type':'qwen2_5_vl','num_hidden_layers':2,'image_token_id':3,'vision_config':{'depth':32},"
          "'rope_scaling':{'type':'mrope','mrope_section':[16,24,24]}}"},

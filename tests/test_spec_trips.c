@@ -112,13 +112,18 @@ static void random_experts(struct qkv_random *r, struct qkv_experts_spec *e) {
                                    .bias = qkv_random_below(r, 2),
                                    .correction = qkv_random_below(r, 2),
                                    .correction_rate = 0.001,
+                                   .margin = 0.02,
+                                   .scale_inputs = qkv_random_below(r, 2),
                                    .groups = groups,
                                    .top_groups = (int)test_between(r, 1, (size_t)groups),
                                    .shared = qkv_random_below(r, 2) ? (int)test_between(r, 1, 1 << 20) : 0,
                                    .balance_loss = qkv_random_uniform(r),
                                    .z_loss = qkv_random_below(r, 2) ? qkv_random_uniform(r) : 0};
     e->top_k = (int)test_between(r, 1, (size_t)(each * e->top_groups));
-    if (e->scores != QKV_EXPERT_SCORES_CHOSEN) e->normalize = qkv_random_below(r, 2);
+    if (e->scores == QKV_EXPERT_SCORES_SPARSEMIXER)
+        e->margin = qkv_random_uniform(r);
+    else if (e->scores != QKV_EXPERT_SCORES_CHOSEN)
+        e->normalize = qkv_random_below(r, 2);
     if (e->correction) e->correction_rate = qkv_random_uniform(r);
     e->group_score = e->scores == QKV_EXPERT_SCORES_SIGMOID ? QKV_GROUP_SCORE_TOP2 : QKV_GROUP_SCORE_MAX;
     if (groups > 1) e->group_score = group_scores[qkv_random_below(r, TEST_COUNT(group_scores))];

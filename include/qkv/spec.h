@@ -139,7 +139,9 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 #define QKV_EXPERT_SCORES_LIST(X)                                                                                      \
     X(SOFTMAX, "softmax", "softmax over all experts; the best are chosen (Mixtral, Qwen, OLMoE)")                      \
     X(CHOSEN, "chosen", "the largest logits are chosen; softmax over these (Granite, gpt-oss)")                        \
-    X(SIGMOID, "sigmoid", "the sigmoid of each logit (DeepSeek V3)")
+    X(SIGMOID, "sigmoid", "the sigmoid of each logit (DeepSeek V3)")                                                   \
+    X(SPARSEMIXER, "sparsemixer",                                                                                      \
+      "the largest logits are chosen one by one; softmax over those that are left and near each (PhiMoE)")
 /* The score of a group of experts. The list grows at its end. */
 #define QKV_GROUP_SCORE_LIST(X)                                                                                        \
     X(MAX, "max", "the score of its best expert (DeepSeek V2)")                                                        \
@@ -364,7 +366,12 @@ struct qkv_experts_spec {
     enum qkv_expert_scores scores; /* default softmax */
     bool normalize; /* softmax, sigmoid: the weights of the chosen experts are divided by their sum; default true */
     double scale;   /* multiplies the weights, as the last step; default 1 */
-    bool bias;      /* the router has a bias; default false */
+    /* sparsemixer: an expert counts for the weight of a chosen one if its logit s is at most margin·max(|s|, c) below
+     * c, the logit of the chosen one; default 0.02 */
+    double margin;
+    /* an expert reads x times its weight, and its output is added as it is: y = Σ expert(weight·x); default false */
+    bool scale_inputs;
+    bool bias; /* the router has a bias; default false */
     /* each expert has a number that is added to the scores that choose experts, but not to the weights; default
      * false */
     bool correction;

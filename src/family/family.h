@@ -92,7 +92,9 @@
     X(codegen)                                                                                                         \
     X(nemotron)                                                                                                        \
     X(hunyuan_v1_dense)                                                                                                \
-    X(ministral3)
+    X(ministral3)                                                                                                      \
+    X(llama4)                                                                                                          \
+    X(phimoe)
 
 /* A part of config.json that selects settings of the spec. */
 struct qkv_family_rule {
@@ -120,7 +122,8 @@ struct qkv_family_layers {
      * list, the name of each layer's kind. Layers that these keys cannot express are detected when the written
      * config.json is read back. */
     void (*write)(json_t *config, const json_t *values);
-    /* keys that `kind` reads: whole numbers, and a list of layers or of one type per layer; NULL: none */
+    /* keys that `kind` reads: whole numbers, and lists of layers (with spaces between them) or of one type per layer;
+     * NULL: none */
     const char *numbers[3], *layers;
 };
 

@@ -84,9 +84,11 @@ static bool choices_read(const struct wanted *w, const struct qkv_family_choice 
 
 static bool layers_read(const struct wanted *w, const struct qkv_family_layers *layers) {
     const char *const *numbers = layers->numbers;
-    const char *const names[] = {layers->list, numbers[0], numbers[1], numbers[2], layers->layers};
+    const char *const names[] = {layers->list, numbers[0], numbers[1], numbers[2]};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i] && wanted_is(w, names[i], strlen(names[i]))) return true;
+    for (const char *at = layers->layers ? layers->layers : ""; *at; at += strcspn(at, " "), at += *at == ' ')
+        if (wanted_is(w, at, strcspn(at, " "))) return true;
     for (const struct qkv_family_kind *kind = layers->kinds; kind->value; kind++)
         if (list_takes(w, kind->then)) return true;
     return false;

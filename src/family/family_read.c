@@ -320,6 +320,15 @@ static enum qkv_status refuse_length(const struct qkv_family_reading *r, const c
     return qkv_family_refuse(r, list, instead);
 }
 
+/* Whether a key is absent or a list of layers, or of a type for each layer. */
+static bool layers_listed(const struct qkv_family_reading *r, const char *key, bool types) {
+    const json_t *value = qkv_family_get(r->config, key);
+    bool good = !value || json_is_null(value) || json_is_array(value);
+    for (size_t i = 0; i < json_array_size(value) && good; i++)
+        good = types ? is_type(json_array_get(value, i)) : json_is_integer(json_array_get(value, i));
+    return good;
+}
+
 /* Checks the keys that determine the kinds of layers; null counts as absent. */
 static enum qkv_status check_layers(const struct qkv_family_reading *r, json_int_t count) {
     const struct qkv_family_layers *of = r->family->layers;
@@ -335,14 +344,18 @@ static enum qkv_status check_layers(const struct qkv_family_reading *r, json_int
         if (value && !json_is_null(value) && !json_is_integer(value))
             return qkv_family_refuse(r, of->numbers[i], "a whole number");
     }
-    const json_t *value = of->layers ? qkv_family_get(r->config, of->layers) : NULL;
-    bool good = !value || json_is_null(value) || json_is_array(value);
-    for (size_t i = 0; i < json_array_size(value) && good; i++)
-        good = types ? is_type(json_array_get(value, i)) : json_is_integer(json_array_get(value, i));
-    if (good) return QKV_OK;
-    return qkv_family_refuse(r, of->layers,
-                             types ? "a list of full_attention and sliding_attention" : "a list of layers, [0, 2]");
+    for (const char *at = of->layers ? of->layers : ""; *at; at += strcspn(at, " "), at += *at == ' ') {
+        char key[96];
+        snprintf(key, sizeof key, "%.*s", (int)strcspn(at, " "), at);
+        if (!layers_listed(r, key, types))
+            return qkv_family_refuse(
+                r, key, types ? "a list of full_attention and sliding_attention" : "a list of layers, [0, 2]");
+    }
+    return QKV_OK;
 }
+
+/* The largest number of kinds of a table; a model has at most QKV_KINDS_MAX of them. */
+enum { TABLE_KINDS = 16 };
 
 static enum qkv_status put_layers(const struct qkv_family_reading *r) {
     const struct qkv_family_kind *kinds = r->family->layers->kinds;
@@ -353,7 +366,7 @@ static enum qkv_status put_layers(const struct qkv_family_reading *r) {
     enum qkv_status status = json_is_integer(count) ? check_layers(r, json_integer_value(count)) : QKV_OK;
     if (status || !json_is_integer(count)) return status; /* put_list refuses a count that is not a number */
     json_t *pattern = json_array();
-    bool has[QKV_KINDS_MAX] = {false}, several = false;
+    bool has[TABLE_KINDS] = {false}, several = false;
     int kind = 0, first = 0;
     status = pattern ? QKV_OK : QKV_MEMORY;
     for (int i = 0; i < (int)json_integer_value(count) && i < QKV_LAYERS_MAX && !status; i++) {
