@@ -487,6 +487,9 @@ struct qkv_head_transform_spec {
     enum qkv_transform_activation activation; /* default none */
     bool bias;                                /* default true */
     struct qkv_norm_spec norm;                /* default none */
+    /* a classifier applies it to the states of each position, and pools the results (EuroBERT); default false: to the
+     * pooled states */
+    bool each_position;
 };
 struct qkv_spec {
     int vocab;        /* tokens of the decoder, or of the encoder if it is the only stack */

@@ -25,7 +25,7 @@
         value, name "_sparse", then SPARSE                                                                             \
     }
 
-/* The order is that of kind_of: whole or chunked; rotated or flat; without or with what a flag adds; dense or sparse. */
+/* In the order of kind_of: whole or chunked; rotated or flat; without or with what a flag adds; dense or sparse. */
 static const struct qkv_family_kind kinds[] = {
     BOTH("'full_attention'", "whole_rotated", WHOLE ROTATED("attention.qk_norm=null; ")),
     BOTH("'full_attention'", "whole_normed", WHOLE ROTATED(NORMED)),
