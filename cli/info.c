@@ -185,6 +185,7 @@ static int print_text(const struct subject *s, struct qkv_context *ctx) {
         printf("  %-22s  %s\n", "trains with", training);
     printf("\n");
     cli_info_state(&s->run, s->name);
+    if (qkv_model_warning(s->plan)) print_row("note", "", qkv_model_warning(s->plan));
     const bool shares = s->spec.encoder.share || s->spec.decoder.share;
     snprintf(training, sizeof training, "tokens, of %s", s->tokenizer ? s->tokenizer : "");
     if (s->tokenizer) print_row("tokenizer", cli_grouped(number, (uint64_t)s->tokens), training);
@@ -296,6 +297,7 @@ static int print_json(const struct subject *s, struct qkv_context *ctx) {
     qkv_json_put_text(&out, "name", s->name);
     cli_info_put_state(&out, &s->run);
     if (s->tokenizer) qkv_json_put_text(&out, "tokenizer", s->tokenizer);
+    if (qkv_model_warning(s->plan)) qkv_json_put_text(&out, "note", qkv_model_warning(s->plan));
     put_costs(&out, &s->costs);
     if (s->costs.pages) cli_info_put_caches(&out, s->plan, s->context);
     put_uses(&out, &s->uses);

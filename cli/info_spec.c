@@ -27,6 +27,8 @@ static const char *mask_text(const struct qkv_attention_spec *a, char *text, siz
         snprintf(text, size, "%s, a window of %d before and %d behind", sees, a->window, a->window_right);
     else if (a->window)
         snprintf(text, size, "%s, a window of %d", sees, a->window);
+    else if (a->chunk)
+        snprintf(text, size, "%s, chunks of %d", sees, a->chunk);
     else
         snprintf(text, size, "%s", sees);
     return text;

@@ -46,10 +46,10 @@ static inline struct qkv_attention_module_spec random_spec(struct qkv_random *r,
     norm->kind = (enum qkv_norm_kind)whole(r, 0, QKV_NORM_COUNT - 1);
     norm->eps = coin(r) ? 0 : 0.1;
     norm->weight = whole(r, 0, 3);
-    norm->bias = norm->weight && norm->kind == QKV_NORM_LAYERNORM && coin(r);
+    norm->bias = norm->weight && qkv_norm_centered(norm->kind) && coin(r);
     s.attention.qk_norm.over = (enum qkv_norm_over)whole(r, 0, QKV_NORM_OVER_COUNT - 1);
     /* Two channels less their mean are the sign of their difference: a step, whose slope no float has near 0. */
-    if (norm->kind == QKV_NORM_LAYERNORM && s.attention.head_dim == 2) norm->eps = 0.1;
+    if (qkv_norm_centered(norm->kind) && s.attention.head_dim == 2) norm->eps = 0.1;
     s.kv_in = cross ? whole(r, 0, 20) : 0;
     if (!cross && coin(r)) {
         s.attention.position.kind = coin(r) ? QKV_POSITION_ROPE : QKV_POSITION_ALIBI;

@@ -146,7 +146,7 @@ static inline void module_row_free(struct module_row *row) {
 
 /* The factor of number i of a row. */
 static inline double module_row_factor(const struct module_formula *l, const struct module_row *row, size_t i) {
-    const double one = l->spec->attention.qk_norm.norm.kind == QKV_NORM_RMSNORM_PLUS_ONE ? 1 : 0;
+    const double one = qkv_norm_plus_one(l->spec->attention.qk_norm.norm.kind) ? 1 : 0;
     return row->w ? one + (double)row->w[row->own ? i : i % row->D] : 1;
 }
 
@@ -158,7 +158,7 @@ static inline void module_row_run(struct module_formula *l, char part, const flo
     for (size_t first = 0; module_is_normed(l, part) && first < row->width; first += row->D) {
         double mean = 0, squares = 0;
         for (size_t i = first; i < first + row->D; i++) mean += row->x[i] / (double)row->D;
-        if (norm->kind != QKV_NORM_LAYERNORM) mean = 0;
+        if (!qkv_norm_centered(norm->kind)) mean = 0;
         for (size_t i = first; i < first + row->D; i++)
             squares += (row->x[i] - mean) * (row->x[i] - mean) / (double)row->D;
         for (size_t i = first; i < first + row->D; i++) {
@@ -182,7 +182,7 @@ static inline void module_row_back(struct module_formula *l, char part, struct m
             mean += g[i] / (double)row->D;
             along += g[i] * row->xhat[i] / (double)row->D;
         }
-        if (l->spec->attention.qk_norm.norm.kind != QKV_NORM_LAYERNORM) mean = 0;
+        if (!qkv_norm_centered(l->spec->attention.qk_norm.norm.kind)) mean = 0;
         for (size_t i = first; i < first + row->D; i++) g[i] = row->rstd[i] * (g[i] - mean - row->xhat[i] * along);
     }
 }

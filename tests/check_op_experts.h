@@ -50,6 +50,7 @@ static void check_route(void **state) {
 /* Three experts; leaves are x, the weights of the choices, and up, its bias, down, its bias of each. */
 enum { MIXED = 7, MIXED_EXPERTS = 3, MIXED_K = 2, MIXED_C = 5, MIXED_F = 4 };
 struct mixed {
+    bool inputs;
     enum qkv_ffn_kind kind;
     float logits[MIXED * MIXED_EXPERTS];
     struct qkv_linear up[MIXED_EXPERTS], down[MIXED_EXPERTS];
@@ -72,15 +73,15 @@ static struct qkv_tensor *build_experts(struct fixture *f) {
     struct qkv_tensor *logits = qkv_tape_view(&f->tape, m->logits, MIXED, MIXED_EXPERTS);
     qkv_op_route(&f->tape, logits, NULL, &o, &routing);
     return qkv_op_experts(&f->tape, &f->leaves[0], &f->leaves[1], routing, &m->weights, m->kind, qkv_ffn_gated(m->kind),
-                          0.9F);
+                          0.9F, m->inputs);
 }
 
 static void check_experts(void **state) {
     (void)state;
     static const enum qkv_ffn_kind kinds[] = {QKV_FFN_GELU, QKV_FFN_SWIGLU, QKV_FFN_GEGLU};
-    for (uint64_t i = 0; i < TEST_COUNT(kinds); i++) {
+    for (uint64_t i = 0; i < 2 * TEST_COUNT(kinds); i++) {
         struct fixture f;
-        struct mixed m = {.kind = kinds[i]};
+        struct mixed m = {.kind = kinds[i / 2], .inputs = i % 2};
         const size_t H = qkv_ffn_gated(m.kind) ? 2 * MIXED_F : MIXED_F;
         start(&f, 930 + i);
         f.options = &m;

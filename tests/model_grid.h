@@ -98,9 +98,9 @@ static inline const char *random_bias(struct qkv_random *r, bool together, char 
 static inline const char *random_qk_norm(struct qkv_random *r, char out[160]) {
     const char *kind = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "false");
     const char *over = PICK(r, QKV_NORM_OVER_LIST(GRID_NORM_OVER));
-    const bool biased = !strcmp(kind, "layernorm") && !strcmp(weight, "true") && qkv_random_below(r, 2);
-    snprintf(out, 160, "{\"kind\": \"%s\", \"eps\": 0.1, \"weight\": %s, \"bias\": %s, \"over\": \"%s\"}", kind, weight,
-             biased ? "true" : "false", over);
+    const bool biased = !strncmp(kind, "layernorm", 9) && !strcmp(weight, "true") && qkv_random_below(r, 2);
+    snprintf(out, 160, "{\"kind\": \"%s\", \"eps\": 0.1, \"weight\": %s, \"bias\": %s, \"over\": \"%s\"%s}", kind,
+             weight, biased ? "true" : "false", over, PICK(r, "", ", \"after_rotation\": true"));
     return qkv_random_below(r, 3) ? "null" : out;
 }
 
@@ -121,6 +121,10 @@ static inline const char *random_projections(struct qkv_random *r, bool causal, 
     snprintf(out, 300, ", \"qk_norm\": %s%s%s%s", latent ? "null" : random_qk_norm(r, norm), latent ? latent : "",
              latent || smooth_only ? "" : PICK(r, "", "", ", \"clip\": 1.5"),
              causal ? "" : PICK(r, "", "", ", \"window_right\": 1", ", \"window_right\": 3"));
+    const size_t used = strlen(out);
+    snprintf(out + used, 300 - used, "%s%s", PICK(r, "", "", ", \"chunk\": 4", ", \"chunk\": 7"),
+             PICK(r, "", "", ", \"temperature\": {\"length\": 3, \"beta\": 0.7}",
+                  ", \"temperature\": {\"length\": 2, \"offset\": 1}"));
     return out;
 }
 
@@ -129,17 +133,22 @@ static inline const char *random_projections(struct qkv_random *r, bool causal, 
 static inline const char *random_experts(struct qkv_random *r, char out[300]) {
     const char *scores = PICK(r, QKV_EXPERT_SCORES_LIST(GRID_TEXT)), *group = PICK(r, QKV_GROUP_SCORE_LIST(GRID_TEXT));
     char groups[80] = "", shared[60] = "";
+    const char *more = "";
     const char *k = smooth_only ? "4" : PICK(r, "1", "2", "3", "4");
     if (*k <= '2' && qkv_random_below(r, 2))
         snprintf(groups, sizeof groups, ", \"groups\": 2, \"top_groups\": %s, \"group_score\": \"%s\"",
                  PICK(r, "1", "2"), group);
+    if (!strcmp(scores, "sparsemixer")) /* with the larger margin no logit is too far, so weights have no steps */
+        more = smooth_only ? ", \"margin\": 2.5" : PICK(r, "", ", \"margin\": 0.6");
+    else if (strcmp(scores, "chosen"))
+        more = PICK(r, "", ", \"normalize\": false");
     if (qkv_random_below(r, 2))
         snprintf(shared, sizeof shared, ", \"shared\": 7, \"shared_gate\": %s", PICK(r, "true", "false"));
     snprintf(out, 300,
              "{\"count\": 4, \"top_k\": %s, \"scores\": \"%s\"%s, \"scale\": %s, \"bias\": %s, \"correction\": %s%s%s, "
-             "\"balance_loss\": 0, \"z_loss\": 0}",
-             k, scores, !strcmp(scores, "chosen") ? "" : PICK(r, "", ", \"normalize\": false"), PICK(r, "1.0", "1.7"),
-             PICK(r, "true", "false"), PICK(r, "true", "false"), groups, shared);
+             "\"scale_inputs\": %s, \"balance_loss\": 0, \"z_loss\": 0}",
+             k, scores, more, PICK(r, "1.0", "1.7"), PICK(r, "true", "false"), PICK(r, "true", "false"), groups, shared,
+             PICK(r, "true", "false"));
     return qkv_random_below(r, 3) ? "null" : out;
 }
 
@@ -148,7 +157,7 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
                                bool beside_encoder) {
     size_t kv[] = {4, 2, 1};
     const char *norm = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "true", "false");
-    const bool biased = !strcmp(norm, "layernorm") && !strcmp(weight, "true") && qkv_random_below(r, 2);
+    const bool biased = !strncmp(norm, "layernorm", 9) && !strcmp(weight, "true") && qkv_random_below(r, 2);
     char text[GRID_POSITION_TEXT], bias[16], projections[300], of_latent[120], experts[300];
     enum { TURNED = 4 }; /* of latents */
     const bool latent = latents_too && !qkv_random_below(r, 3);

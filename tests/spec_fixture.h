@@ -40,7 +40,8 @@ static inline bool same_position(const struct qkv_position_spec *a, const struct
 
 static inline bool same_qk_norm(const struct qkv_qk_norm_spec *a, const struct qkv_qk_norm_spec *b) {
     return a->norm.given == b->norm.given && a->norm.kind == b->norm.kind && a->norm.eps == b->norm.eps &&
-           a->norm.weight == b->norm.weight && a->norm.bias == b->norm.bias && a->over == b->over;
+           a->norm.weight == b->norm.weight && a->norm.bias == b->norm.bias && a->over == b->over &&
+           a->after_rotation == b->after_rotation;
 }
 
 static inline bool same_latent(const struct qkv_latent_spec *a, const struct qkv_latent_spec *b) {
@@ -51,15 +52,21 @@ static inline bool same_latent(const struct qkv_latent_spec *a, const struct qkv
 static inline bool same_experts(const struct qkv_experts_spec *a, const struct qkv_experts_spec *b) {
     return a->given == b->given && a->count == b->count && a->top_k == b->top_k && a->scores == b->scores &&
            a->normalize == b->normalize && a->scale == b->scale && a->bias == b->bias &&
-           a->correction == b->correction && a->correction_rate == b->correction_rate && a->groups == b->groups &&
-           a->top_groups == b->top_groups && a->group_score == b->group_score && a->shared == b->shared &&
-           a->shared_gate == b->shared_gate && a->balance_loss == b->balance_loss && a->z_loss == b->z_loss;
+           a->scale_inputs == b->scale_inputs && a->margin == b->margin && a->correction == b->correction &&
+           a->correction_rate == b->correction_rate && a->groups == b->groups && a->top_groups == b->top_groups &&
+           a->group_score == b->group_score && a->shared == b->shared && a->shared_gate == b->shared_gate &&
+           a->balance_loss == b->balance_loss && a->z_loss == b->z_loss;
+}
+
+static inline bool same_temperature(const struct qkv_temperature_spec *a, const struct qkv_temperature_spec *b) {
+    return a->given == b->given && a->beta == b->beta && a->length == b->length && a->offset == b->offset;
 }
 
 static inline bool same_attention(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b) {
     return a->heads == b->heads && a->kv_heads == b->kv_heads && a->head_dim == b->head_dim &&
            a->value_dim == b->value_dim && a->causal == b->causal && a->window == b->window &&
-           a->window_right == b->window_right && a->softcap == b->softcap && a->scale == b->scale &&
+           a->window_right == b->window_right && a->chunk == b->chunk &&
+           same_temperature(&a->temperature, &b->temperature) && a->softcap == b->softcap && a->scale == b->scale &&
            a->bias == b->bias && a->clip == b->clip && a->sinks == b->sinks && a->dropout == b->dropout &&
            same_qk_norm(&a->qk_norm, &b->qk_norm) && same_latent(&a->latent, &b->latent) && a->share == b->share &&
            same_position(&a->position, &b->position);

@@ -48,8 +48,8 @@ static void embed_row(struct golden *g, size_t n, double *x) {
 static void norm_row(struct golden *g, const struct qkv_norm_spec *norm, double *x) {
     const float *w = weights(g, "layers.0.attn_norm.weight", NULL), *b = weights(g, "layers.0.attn_norm.bias", NULL);
     double mean = 0, square = 0;
-    const double offset = norm->kind == QKV_NORM_RMSNORM_PLUS_ONE ? 1 : 0;
-    for (size_t c = 0; c < g->C; c++) mean += norm->kind == QKV_NORM_LAYERNORM ? x[c] / (double)g->C : 0;
+    const double offset = qkv_norm_plus_one(norm->kind) ? 1 : 0;
+    for (size_t c = 0; c < g->C; c++) mean += qkv_norm_centered(norm->kind) ? x[c] / (double)g->C : 0;
     for (size_t c = 0; c < g->C; c++) square += (x[c] - mean) * (x[c] - mean) / (double)g->C;
     for (size_t c = 0; c < g->C; c++)
         x[c] = (x[c] - mean) / sqrt(square + norm->eps) * (w ? offset + (double)w[c] : 1) + (b ? (double)b[c] : 0);

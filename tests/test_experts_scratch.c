@@ -93,7 +93,7 @@ static size_t run(struct scratch *s, struct qkv_arena *arena, bool both) {
     struct qkv_tensor *logits = qkv_tape_view(&f->tape, s->logits, s->N, s->E);
     qkv_op_route(&f->tape, logits, NULL, &s->route, &routing);
     struct qkv_tensor *y = qkv_op_experts(&f->tape, &f->leaves[0], &f->leaves[1], routing, &s->weights, s->kind,
-                                          qkv_ffn_gated(s->kind), 0);
+                                          qkv_ffn_gated(s->kind), 0, s->N % 2);
     if (both && y) qkv_op_inner_product(&f->tape, y, f->values[0], 1, &loss);
     enum qkv_status status = f->tape.status;
     if (both && !status) status = qkv_tape_backward(&f->tape);

@@ -326,6 +326,35 @@ static void a_folder_is_written_with_all_that_it_had(void **state) {
     }
 }
 
+/* Of a model with images the text model is read and written alone. */
+static void parts_that_are_left_out_are_said_and_not_written(void **state) {
+    static const char *const names[][2] = {{"gemma3_parts", "gemma3_text"},    {"mistral3_parts", "mistral"},
+                                           {"ministral3_parts", "ministral3"}, {"llava_parts", "llama"},
+                                           {"qwen2_vl_parts", "qwen2"},        {"qwen2_5_vl_parts", "qwen2"},
+                                           {"qwen3_vl_parts", "qwen3"}};
+    for (size_t i = 0; i < TEST_COUNT(names); i++) {
+        struct qkv_context *ctx;
+        struct qkv_model *model, *again;
+        char folder[600], there[600];
+        snprintf(folder, sizeof folder, TEST_SOURCE_DIR "/tests/golden/hf/%s", names[i][0]);
+        snprintf(there, sizeof there, "%s/text.%s", (const char *)*state, names[i][0]);
+        assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+        load_or_fail(ctx, folder, &model);
+        assert_string_equal(qkv_model_family(model), names[i][1]);
+        assert_non_null(qkv_model_warning(model));
+        assert_non_null(strstr(qkv_model_warning(model), "tensors of its other parts are left out"));
+        assert_null(strstr(qkv_model_warning(model), "the 0 tensors"));
+        assert_int_equal(qkv_model_export_published(model, NULL, "f32", there), QKV_OK);
+        load_or_fail(ctx, there, &again);
+        assert_null(qkv_model_warning(again));
+        assert_string_equal(qkv_model_family(again), names[i][1]);
+        qkv_model_free(model);
+        qkv_model_free(again);
+        qkv_context_free(ctx);
+        test_remove_tree(there);
+    }
+}
+
 static void a_model_that_no_family_has_is_refused_with_what_the_nearest_has_otherwise(void **state) {
     (void)state;
     struct qkv_context *ctx;
@@ -521,6 +550,7 @@ int main(void) {
         cmocka_unit_test(unusual_settings_give_the_numbers_of_the_reference_and_come_back),
         cmocka_unit_test(what_is_read_and_written_and_read_is_the_same_to_the_bit),
         cmocka_unit_test(a_folder_is_written_with_all_that_it_had),
+        cmocka_unit_test(parts_that_are_left_out_are_said_and_not_written),
         cmocka_unit_test(a_model_that_no_family_has_is_refused_with_what_the_nearest_has_otherwise),
         cmocka_unit_test(matrices_in_bf16_stay_in_their_file),
         cmocka_unit_test(matrices_that_stand_otherwise_keep_their_format_and_numbers),

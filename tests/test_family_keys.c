@@ -224,9 +224,19 @@ static void sentences_name_the_keys_of_the_file(void **state) {
         {"{'model_type':'stablelm','qk_layernorm':true}",
          "qk_layernorm is true; models of type stablelm can have: false"},
         {"{'model_type':'gpt_neo','num_layers':25}", "attention_layers is missing"},
-        {"{'model_type':'eurobert','architectures':['EuroBertForSequenceClassification']}", "classifier_pooling"},
+        {"{'model_type':'eurobert','architectures':['EuroBertForSequenceClassification'],'classifier_pooling':'max'}",
+         "classifier_pooling"},
         {"{'model_type':'exaone4','sliding_window_pattern':'LLLG'}", "layer_types is missing"},
         {"{'model_type':'mpnet','relative_attention_num_buckets':16}", "relative_attention_num_buckets is 16"},
+        {"{'model_type':'gemma3','text_config':{'num_hidden_layers':-4}}",
+         "config.json: num_hidden_layers is -4; it must"},
+        {"{'model_type':'gemma3','text_config':3}", "text_config is 3; models of type gemma3 can have: an object"},
+        {"{'model_type':'gemma3','architectures':['Gemma3ForSequenceClassification']}",
+         "architectures is [\"Gemma3ForSequenceClassification\"]; models of type gemma3 can have: "},
+        {"{'model_type':'qwen3_vl','text_config':{'model_type':'llama'}}",
+         "text_config.model_type is \"llama\"; models of type qwen3_vl can have: qwen3_vl_text"},
+        {"{'model_type':'llava','text_config':{},'attention_gate':true}",
+         "attention_gate is true; models of type llava can have: no such key"},
         {"{'model_type':'t5','num_layers':1,'feed_forward_proj':'mish'}",
          "feed_forward_proj is \"mish\", dense_act_fn is null, is_gated_act is null; models of type t5,mt5 can have"},
     };
@@ -273,6 +283,19 @@ static void other_words_of_published_files_give_the_same_model(void **state) {
          "'factor':4.0,'rope_theta':500000.0},'sliding_attention':{'rope_theta':500000.0}}}",
          "{'model_type':'olmo3','num_hidden_layers':4,'rope_theta':500000,"
          "'rope_scaling':{'rope_type':'linear','factor':4.0}}"},
+        {"{'model_type':'gemma3_text','hidden_size':64,'num_hidden_layers':6,'head_dim':16}",
+         "{'model_type':'gemma3','text_config':{'hidden_size':64,'num_hidden_layers':6,'head_dim':16},"
+         "'mm_tokens_per_image':256,'boi_token_index':255999,'vision_config':{'hidden_size':8}}"},
+        {"{'model_type':'llama4_text','num_hidden_layers':4,'no_rope_layers':[1,1,1,0]}",
+         "{'model_type':'llama4','text_config':{'model_type':'llama4_text','num_hidden_layers':4,"
+         "'moe_layers':[0,1,2,3],'for_llm_compressor':false},'boi_token_index':200080,'vision_config':{}}"},
+        {"{'model_type':'qwen2','rope_theta':1e6,'rms_norm_eps':1e-5,'num_hidden_layers':2}",
+         "{'model_type':'qwen2_5_vl','num_hidden_layers':2,'image_token_id':3,'vision_config':{'depth':32},"
+         "'rope_scaling':{'type':'mrope','mrope_section':[16,24,24]}}"},
+        {"{'model_type':'qwen3','rope_theta':5e6,'max_position_embeddings':128000,'tie_word_embeddings':true}",
+         "{'model_type':'qwen3_vl','text_config':{'model_type':'qwen3_vl_text','tie_word_embeddings':true,"
+         "'rope_parameters':{'rope_theta':5e6,'rope_type':'default','mrope_section':[24,20,20],"
+         "'mrope_interleaved':true}},'vision_config':{'depth':27}}"},
         {"{'model_type':'ernie4_5_moe','num_hidden_layers':4,'moe_layer_end_index':3}",
          "{'model_type':'ernie4_5_moe','num_hidden_layers':4,'moe_layer_end_index':-1,'moe_capacity':[64,64,64],"
          "'moe_gate':'topk','moe_use_aux_free':true}"},

@@ -229,6 +229,32 @@ static void check_clip(void **state) {
     finish(&f);
 }
 
+static struct qkv_tensor *build_position_scale(struct fixture *f) {
+    static const int32_t positions[] = {0, 3, 4, 11, 2, 100, 7};
+    struct qkv_tensor *x = qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL, QKV_RESULT_FP32);
+    return qkv_op_position_scale(&f->tape, x, 3, 10, f->options, positions);
+}
+
+static void check_position_scale(void **state) {
+    (void)state;
+    static const struct qkv_temperature_spec rule = {.given = true, .beta = 1.5, .length = 4, .offset = 1};
+    struct fixture f;
+    start(&f, 25);
+    f.options = &rule;
+    leaf(&f, 7, 15, 0);
+    leaf(&f, 15, 15, 0);
+    for (size_t i = 0; i < 15 * 15; i++) f.values[1][i] = i % 16 == 0;
+    check(&f, build_position_scale);
+    const struct qkv_tensor *y = build_position_scale(&f);
+    static const double steps[] = {0, 1, 1, 3, 0, 25, 2}; /* (position + 1) / 4 */
+    for (size_t i = 0; i < 7 * 15; i++) {
+        const bool here = i % 15 >= 3 && i % 15 < 13;
+        const double factor = here ? 1 + 1.5 * log(1 + steps[i / 15]) : 1;
+        assert_true(fabs((double)cell(y, i) - factor * (double)f.values[0][i]) <= 1e-5 * factor);
+    }
+    finish(&f);
+}
+
 /* Leaf 0 is q, k and v side by side, or q alone beside leaf 1 with k and v. */
 static struct qkv_tensor *build_attend(struct fixture *f) {
     static const int32_t lo[] = {0, 0, 1, 2, 0, 0, 1, 4}, hi[] = {1, 2, 3, 4, 1, 2, 2, 4};

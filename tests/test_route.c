@@ -33,11 +33,11 @@ static double losses_of(const float *logits, const int32_t *chosen, bool sigmoid
 
 static void losses_of_routers_have_their_gradients(void **state) {
     (void)state;
-    for (uint64_t i = 0; i < 6; i++) {
+    for (uint64_t i = 0; i < 8; i++) {
         struct fixture f;
         const struct qkv_routing *routing;
-        const enum qkv_expert_scores scores = (enum qkv_expert_scores)(i % 3);
-        const double balance = i < 3 ? 0.7 : 0, z = i % 2 ? 0.3 : 0.2;
+        const enum qkv_expert_scores scores = (enum qkv_expert_scores)(i % 4);
+        const double balance = i < 4 ? 0.7 : 0, z = i % 2 ? 0.3 : 0.2;
         const struct qkv_route_options o = {.top_k = K,
                                             .groups = 1,
                                             .top_groups = 1,

@@ -25,6 +25,12 @@ static void random_attention(struct qkv_random *r, struct qkv_attention_spec *a,
                                      .sinks = qkv_random_below(r, 2),
                                      .dropout = random_rate(r),
                                      .clip = qkv_random_below(r, 2) ? 0.5 + qkv_random_uniform(r) : 0};
+    if (qkv_random_below(r, 2)) a->chunk = (int)test_between(r, 1, 1000);
+    if (qkv_random_below(r, 2))
+        a->temperature = (struct qkv_temperature_spec){.given = true,
+                                                       .beta = qkv_random_uniform(r),
+                                                       .length = (int)test_between(r, 1, 9000),
+                                                       .offset = (int)test_between(r, 0, 1)};
     if (!a->causal && qkv_random_below(r, 2)) a->window_right = (int)test_between(r, 1, 1000);
     if (qkv_random_below(r, 2)) return;
     struct qkv_norm_spec *norm = &a->qk_norm.norm;
@@ -32,8 +38,9 @@ static void random_attention(struct qkv_random *r, struct qkv_attention_spec *a,
                                    .kind = (enum qkv_norm_kind)qkv_random_below(r, QKV_NORM_COUNT),
                                    .eps = exp(-20 * qkv_random_uniform(r)),
                                    .weight = qkv_random_below(r, 4)};
-    norm->bias = norm->kind == QKV_NORM_LAYERNORM && norm->weight && qkv_random_below(r, 2);
+    norm->bias = qkv_norm_centered(norm->kind) && norm->weight && qkv_random_below(r, 2);
     a->qk_norm.over = (enum qkv_norm_over)qkv_random_below(r, QKV_NORM_OVER_COUNT);
+    a->qk_norm.after_rotation = qkv_random_below(r, 2);
 }
 
 /* Fields that the kind does not use are as after reading: the default, or nothing. */
@@ -105,13 +112,18 @@ static void random_experts(struct qkv_random *r, struct qkv_experts_spec *e) {
                                    .bias = qkv_random_below(r, 2),
                                    .correction = qkv_random_below(r, 2),
                                    .correction_rate = 0.001,
+                                   .margin = 0.02,
+                                   .scale_inputs = qkv_random_below(r, 2),
                                    .groups = groups,
                                    .top_groups = (int)test_between(r, 1, (size_t)groups),
                                    .shared = qkv_random_below(r, 2) ? (int)test_between(r, 1, 1 << 20) : 0,
                                    .balance_loss = qkv_random_uniform(r),
                                    .z_loss = qkv_random_below(r, 2) ? qkv_random_uniform(r) : 0};
     e->top_k = (int)test_between(r, 1, (size_t)(each * e->top_groups));
-    if (e->scores != QKV_EXPERT_SCORES_CHOSEN) e->normalize = qkv_random_below(r, 2);
+    if (e->scores == QKV_EXPERT_SCORES_SPARSEMIXER)
+        e->margin = qkv_random_uniform(r);
+    else if (e->scores != QKV_EXPERT_SCORES_CHOSEN)
+        e->normalize = qkv_random_below(r, 2);
     if (e->correction) e->correction_rate = qkv_random_uniform(r);
     e->group_score = e->scores == QKV_EXPERT_SCORES_SIGMOID ? QKV_GROUP_SCORE_TOP2 : QKV_GROUP_SCORE_MAX;
     if (groups > 1) e->group_score = group_scores[qkv_random_below(r, TEST_COUNT(group_scores))];
@@ -126,12 +138,13 @@ static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool ca
     const struct qkv_latent_spec *latent = &s->attention.latent;
     random_position(r, latent->given ? latent->rope_dim : s->attention.head_dim, &s->attention.position);
     if (cross) random_attention(r, &s->cross, false);
+    s->cross.temperature = (struct qkv_temperature_spec){0};
     s->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, QKV_NORM_COUNT);
     s->norm.placement = (enum qkv_placement)qkv_random_below(r, QKV_PLACEMENT_COUNT);
     s->norm.eps = exp(-20 * qkv_random_uniform(r));
     s->norm.final = final[s->norm.placement];
     s->norm.weight = qkv_random_below(r, 4);
-    s->norm.bias = s->norm.weight && s->norm.kind == QKV_NORM_LAYERNORM && qkv_random_below(r, 2);
+    s->norm.bias = s->norm.weight && qkv_norm_centered(s->norm.kind) && qkv_random_below(r, 2);
     s->norm.attention = s->norm.placement == QKV_PLACEMENT_PARALLEL || qkv_random_below(r, 3);
     s->residual_scale = qkv_random_below(r, 2) ? qkv_random_normal(r) : 1;
     s->residual_dropout = random_rate(r);
@@ -202,7 +215,7 @@ static void random_embedding(struct qkv_random *r, struct qkv_embed_spec *e) {
         e->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, QKV_NORM_COUNT);
         e->norm.eps = exp(-20 * qkv_random_uniform(r));
         e->norm.weight = qkv_random_below(r, 2);
-        e->norm.bias = e->norm.kind == QKV_NORM_LAYERNORM && e->norm.weight && qkv_random_below(r, 2);
+        e->norm.bias = qkv_norm_centered(e->norm.kind) && e->norm.weight && qkv_random_below(r, 2);
     }
     e->width = qkv_random_below(r, 2) ? (int)test_between(r, 4, 1 << 20) : 0;
     if (!e->width) return;

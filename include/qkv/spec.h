@@ -93,7 +93,9 @@ extern "C" {
 #define QKV_NORM_LIST(X)                                                                                               \
     X(LAYERNORM, "layernorm", "subtracts the mean and divides by the standard deviation (Ba et al. 2016)", true, 0)    \
     X(RMSNORM, "rmsnorm", "divides by the root mean square (Zhang & Sennrich 2019)", false, 0)                         \
-    X(RMSNORM_PLUS_ONE, "rmsnorm_plus_one", "rmsnorm times 1 + w, where the weights w start at 0 (Gemma)", false, 1)
+    X(RMSNORM_PLUS_ONE, "rmsnorm_plus_one", "rmsnorm times 1 + w, where the weights w start at 0 (Gemma)", false, 1)   \
+    X(LAYERNORM_PLUS_ONE, "layernorm_plus_one", "layernorm times 1 + w, where the weights w start at 0 (Nemotron)",    \
+      true, 1)
 /* The channels that a norm of queries or keys is computed over. The list grows at its end. */
 #define QKV_NORM_OVER_LIST(X)                                                                                          \
     X(HEAD, "head", "each head by itself, one weight for all heads (Qwen 3, Gemma 3)")                                 \
@@ -137,7 +139,9 @@ enum qkv_block_norms { QKV_BLOCK_NORMS_ONE, QKV_BLOCK_NORMS_TWO, QKV_BLOCK_NORMS
 #define QKV_EXPERT_SCORES_LIST(X)                                                                                      \
     X(SOFTMAX, "softmax", "softmax over all experts; the best are chosen (Mixtral, Qwen, OLMoE)")                      \
     X(CHOSEN, "chosen", "the largest logits are chosen; softmax over these (Granite, gpt-oss)")                        \
-    X(SIGMOID, "sigmoid", "the sigmoid of each logit (DeepSeek V3)")
+    X(SIGMOID, "sigmoid", "the sigmoid of each logit (DeepSeek V3)")                                                   \
+    X(SPARSEMIXER, "sparsemixer",                                                                                      \
+      "the largest logits are chosen one by one; softmax over those that are left and near each (PhiMoE)")
 /* The score of a group of experts. The list grows at its end. */
 #define QKV_GROUP_SCORE_LIST(X)                                                                                        \
     X(MAX, "max", "the score of its best expert (DeepSeek V2)")                                                        \
@@ -283,15 +287,17 @@ struct qkv_norm_spec {
      * only norms of layers have it */
     bool final;
     bool weight; /* default true; false: the norm has neither a weight nor a bias */
-    bool bias;   /* default true for layernorm with a weight; other norms never have a bias */
+    bool bias;   /* default true for layernorm and layernorm_plus_one with a weight; an rmsnorm never has a bias */
     /* default true; false: self attention has no norm (before it, or after it with placements post and output); only
      * norms of layers have it */
     bool attention;
 };
-/* The norms of the queries and of the keys of an attention (Henry et al. 2020), applied before clip and rotation. */
+/* The norms of the queries and of the keys of an attention (Henry et al. 2020), applied before clip and rotation, or
+ * after them. */
 struct qkv_qk_norm_spec {
     struct qkv_norm_spec norm; /* given false: none; it has no placement and no final */
     enum qkv_norm_over over;   /* default head */
+    bool after_rotation;       /* the norms come after clip and rotation; default false: before them */
 };
 /* Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1): keys and values are projected from a
  * latent c = norm(x·kv_aᵀ) with `rank` channels. A key has rope_dim more channels, which are projected from x and which
@@ -306,6 +312,14 @@ struct qkv_latent_spec {
     int rope_dim;
     double eps; /* eps of the norms of latents, which are rmsnorm with a weight; default 1e-6 */
 };
+/* A number that grows with a query's position t, which multiplies it after rotation and norm:
+ * 1 + beta·ln(1 + ⌊(t + offset)/length⌋) (Nakanishi 2025, "Scalable-softmax"; Llama 4, Ministral 3). */
+struct qkv_temperature_spec {
+    bool given;  /* false (null in JSON): 1 */
+    double beta; /* default 0.1 */
+    int length;  /* must be given */
+    int offset;  /* default 0 */
+};
 struct qkv_attention_spec {
     int heads, kv_heads;     /* heads must be given; default kv_heads = heads */
     int head_dim, value_dim; /* default head_dim = d_model / heads, value_dim = head_dim */
@@ -313,8 +327,12 @@ struct qkv_attention_spec {
     int window;              /* w > 0: only keys with |i − j| < w; default 0: all */
     /* v > 0: the window has two sides, only keys with i − j < w (w = 0: all) and j − i < v; default 0: window alone */
     int window_right;
-    struct qkv_qk_norm_spec qk_norm; /* default none */
-    struct qkv_latent_spec latent;   /* default none; self attention only, with kv_heads = heads */
+    /* c > 0: positions form chunks of c, and a query sees keys of its own chunk only; default 0: one chunk. Positions
+     * count from the beginning of a document. */
+    int chunk;
+    struct qkv_qk_norm_spec qk_norm;         /* default none */
+    struct qkv_temperature_spec temperature; /* of queries; default none; self attention only */
+    struct qkv_latent_spec latent;           /* default none; self attention only, with kv_heads = heads */
     /* n > 0: the layer computes no keys and values, and reads those of another layer (qkv_stack_keys_of); self
      * attention only; default 0 */
     int share;
@@ -348,7 +366,12 @@ struct qkv_experts_spec {
     enum qkv_expert_scores scores; /* default softmax */
     bool normalize; /* softmax, sigmoid: the weights of the chosen experts are divided by their sum; default true */
     double scale;   /* multiplies the weights, as the last step; default 1 */
-    bool bias;      /* the router has a bias; default false */
+    /* sparsemixer: an expert counts for the weight of a chosen one if its logit s is at most margin·max(|s|, c) below
+     * c, the logit of the chosen one; default 0.02 */
+    double margin;
+    /* an expert reads x times its weight, and its output is added as it is: y = Σ expert(weight·x); default false */
+    bool scale_inputs;
+    bool bias; /* the router has a bias; default false */
     /* each expert has a number that is added to the scores that choose experts, but not to the weights; default
      * false */
     bool correction;
@@ -464,6 +487,9 @@ struct qkv_head_transform_spec {
     enum qkv_transform_activation activation; /* default none */
     bool bias;                                /* default true */
     struct qkv_norm_spec norm;                /* default none */
+    /* a classifier applies it to the states of each position, and pools the results (EuroBERT); default false: to the
+     * pooled states */
+    bool each_position;
 };
 struct qkv_spec {
     int vocab;        /* tokens of the decoder, or of the encoder if it is the only stack */

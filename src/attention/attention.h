@@ -16,9 +16,9 @@ enum qkv_status qkv_mask_check(struct qkv_context *ctx, const struct qkv_mask *m
  * position then serves both among all keys and inside the document. */
 enum qkv_status qkv_mask_check_positions(struct qkv_context *ctx, const struct qkv_mask *mask);
 /* The keys [*lo, *hi) of query t in batch row b. The mask was checked. */
-void qkv_mask_keys(const struct qkv_mask *mask, size_t b, size_t t, int32_t *lo, int32_t *hi);
+void qkv_mask_keys(const struct qkv_mask *mask, int64_t chunk, size_t b, size_t t, int32_t *lo, int32_t *hi);
 /* The number of pairs of a query and a key that the mask allows. */
-double qkv_mask_pairs(const struct qkv_mask *mask);
+double qkv_mask_pairs(const struct qkv_mask *mask, int64_t chunk);
 /* Sets the sizes of `mask` to (B,Tq,Tk), or checks that they are, if it has sizes. */
 enum qkv_status qkv_mask_size(struct qkv_context *ctx, struct qkv_mask *mask, size_t B, size_t Tq, size_t Tk);
 /* The same for calls without packed sequences and without a past. */
@@ -174,8 +174,8 @@ struct qkv_call_rows {
     const struct qkv_rows *queries, *keys;
 };
 /* Sets the mask's sizes and intervals for those rows in `a`, in the memory of the tape. */
-void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, struct qkv_call_rows rows,
-                            struct qkv_attend *a);
+void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, int64_t chunk,
+                            struct qkv_call_rows rows, struct qkv_attend *a);
 
 /* ---- forms of attention (forms.c; form.h has their table) ------------------------------------------------------- */
 
@@ -244,6 +244,7 @@ struct qkv_attention_args {
      * of keys. */
     const struct qkv_attend *attend;
     struct qkv_attention_parameters *parameters;
+    const int32_t *positions;                 /* self attention: of each row, for a temperature */
     const struct qkv_position_tables *tables; /* rotation of self attention, by the call's positions, */
     const struct qkv_turns *turns;            /* or by these, if it depends on the length of a sequence; else NULL */
     struct qkv_tensor *distance_bias;         /* the call's table, if it is trainable */

@@ -28,10 +28,10 @@ static struct qkv_page_heads heads_cached(const struct qkv_attention_spec *spec)
 static bool heads_differ(const struct qkv_attention_spec *a, const struct qkv_attention_spec *b,
                          char text[QKV_DIFFER_TEXT]) {
     const struct qkv_qk_norm_spec *n = &a->qk_norm, *m = &b->qk_norm;
-    const bool norms =
-        n->norm.given != m->norm.given ||
-        (n->norm.given && (n->norm.kind != m->norm.kind || n->norm.eps != m->norm.eps ||
-                           n->norm.weight != m->norm.weight || n->norm.bias != m->norm.bias || n->over != m->over));
+    const bool norms = n->norm.given != m->norm.given ||
+                       (n->norm.given && (n->norm.kind != m->norm.kind || n->norm.eps != m->norm.eps ||
+                                          n->norm.weight != m->norm.weight || n->norm.bias != m->norm.bias ||
+                                          n->over != m->over || n->after_rotation != m->after_rotation));
     if (norms && text) snprintf(text, QKV_DIFFER_TEXT, "qk_norm differs");
     return norms || qkv_attention_differ("kv_heads", a->kv_heads, b->kv_heads, text) ||
            qkv_attention_differ("head_dim", a->head_dim, b->head_dim, text) ||
@@ -79,18 +79,30 @@ static struct qkv_tensor *heads_norm(const struct qkv_attention_args *f, struct 
                             qkv_tensor_or_null(&norm->bias), (float)spec->norm.eps);
 }
 
-/* A product of x: `queries` heads of queries, then `keys` heads of keys, then the rest; normed and clipped, but not
- * rotated. */
+/* The norms of `queries` heads of queries and of the `keys` heads of keys after them, where their place is before or
+ * after the rotation. */
+static struct qkv_tensor *heads_normed(const struct qkv_attention_args *f, struct qkv_tensor *y, size_t queries,
+                                       size_t keys, bool after_rotation) {
+    struct qkv_attention_parameters *p = f->parameters;
+    const struct qkv_qk_norm_spec *spec = &f->spec->qk_norm;
+    if (!spec->norm.given || spec->after_rotation != after_rotation) return y;
+    if (queries) y = heads_norm(f, &p->q_norm, y, 0, queries);
+    return keys ? heads_norm(f, &p->k_norm, y, queries * f->attend->D, keys) : y;
+}
+
+/* A product of x: `queries` heads of queries, then `keys` heads of keys, then the rest; normed, clipped, rotated, in
+ * self attention, normed if that comes last; and queries scaled by their positions. */
 static struct qkv_tensor *heads_linear(const struct qkv_attention_args *f, struct qkv_linear *linear,
                                        struct qkv_tensor *x, size_t queries, size_t keys) {
-    struct qkv_attention_parameters *p = f->parameters;
     struct qkv_tensor *y =
         qkv_op_linear(f->tape, x, &linear->weight, qkv_tensor_or_null(&linear->bias), QKV_RESULT_FOR_PRODUCTS);
-    if (f->spec->qk_norm.norm.given) {
-        if (queries) y = heads_norm(f, &p->q_norm, y, 0, queries);
-        if (keys) y = heads_norm(f, &p->k_norm, y, queries * f->attend->D, keys);
-    }
-    return qkv_op_clip(f->tape, y, 0, linear->weight.rows, (float)f->spec->clip);
+    y = heads_normed(f, y, queries, keys, false);
+    y = qkv_op_clip(f->tape, y, 0, linear->weight.rows, (float)f->spec->clip);
+    /* queries and keys are adjacent, so one call rotates the heads of both */
+    if (!f->cross) y = qkv_attention_rotate(f, y, 0, queries + keys, f->attend->D);
+    y = heads_normed(f, y, queries, keys, true);
+    return queries ? qkv_op_position_scale(f->tape, y, 0, queries * f->attend->D, &f->spec->temperature, f->positions)
+                   : y;
 }
 
 /* One weight of an operand, which begins at row `first`, or a bias at that column, as an operand of its own; zero if it
@@ -126,8 +138,6 @@ static struct qkv_columns heads_values(const struct qkv_attention_args *f, struc
 static struct qkv_tensor *heads_self(const struct qkv_attention_args *f, struct qkv_tensor *x, struct qkv_columns *kv) {
     const struct qkv_attend *a = f->attend;
     struct qkv_tensor *qkv = heads_linear(f, &f->parameters->qkv, x, a->H, a->Hkv);
-    /* queries and keys are adjacent, so one call rotates the heads of both */
-    qkv = qkv_attention_rotate(f, qkv, 0, a->H + a->Hkv, a->D);
     *kv = (struct qkv_columns){qkv, a->H * a->D};
     if (qkv && f->cache) qkv_attention_append(f, *kv, a->Tq, false);
     return qkv;
@@ -139,7 +149,7 @@ static struct qkv_tensor *heads_shared(const struct qkv_attention_args *f, struc
     const struct qkv_attend *a = f->attend;
     struct qkv_tensor *q = heads_linear(f, &f->parameters->q, x, a->H, 0);
     if (!f->cache) in->k = f->keys->k, in->v = f->keys->v;
-    return qkv_attention_rotate(f, q, 0, a->H, a->D);
+    return q;
 }
 
 /* Keys and values of the source; also writes them to the cache, if there is one. */

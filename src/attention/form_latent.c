@@ -182,8 +182,9 @@ static struct qkv_tensor *latent_queries(const struct qkv_attention_args *f, str
     struct qkv_linear *own = f->parameters->form;
     const struct qkv_attend *a = f->attend;
     if (f->spec->latent.query_rank) x = latent_compress(f, LATENT_Q_A, LATENT_Q_NORM, x);
-    return qkv_attention_rotate(f, latent_linear(f, &own[LATENT_Q], x), a->D - (size_t)f->spec->latent.rope_dim, a->H,
-                                a->D);
+    x = qkv_attention_rotate(f, latent_linear(f, &own[LATENT_Q], x), a->D - (size_t)f->spec->latent.rope_dim, a->H,
+                             a->D);
+    return qkv_op_position_scale(f->tape, x, 0, a->H * a->D, &f->spec->temperature, f->positions);
 }
 
 /* The latents and the rotated channels (x NULL: none) of the positions of the call: of x, or those of another layer. */

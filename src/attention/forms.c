@@ -51,5 +51,5 @@ bool qkv_attention_differs(const struct qkv_attention_spec *a, const struct qkv_
     if (difference && text) snprintf(text, QKV_DIFFER_TEXT, "%s", difference);
     return difference || qkv_attention_differ("window", a->window, b->window, text) ||
            qkv_attention_differ("window_right", a->window_right, b->window_right, text) ||
-           qkv_attention_form_of(a)->differ(a, b, text);
+           qkv_attention_differ("chunk", a->chunk, b->chunk, text) || qkv_attention_form_of(a)->differ(a, b, text);
 }

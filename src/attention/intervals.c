@@ -50,15 +50,15 @@ const int32_t *qkv_sequence_positions(struct qkv_tape *tape, size_t B, size_t T,
 }
 
 /* The costs of a plan, which knows no lengths and documents, are those of full rows. */
-static double intervals_planned_pairs(const struct qkv_mask *mask) {
+static double intervals_planned_pairs(const struct qkv_mask *mask, int64_t chunk) {
     struct qkv_mask row = *mask;
     row.B = 1;
     row.lengths = row.starts = row.key_documents = NULL;
-    return (double)mask->B * qkv_mask_pairs(&row);
+    return (double)mask->B * qkv_mask_pairs(&row, chunk);
 }
 
-void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, struct qkv_call_rows rows,
-                            struct qkv_attend *a) {
+void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, int64_t chunk,
+                            struct qkv_call_rows rows, struct qkv_attend *a) {
     const struct qkv_rows *queries = rows.queries && rows.queries->ragged ? rows.queries : NULL;
     const struct qkv_rows *keys = rows.keys && rows.keys->ragged ? rows.keys : NULL;
     const size_t N = queries ? queries->N : mask->B * mask->Tq;
@@ -67,8 +67,8 @@ void qkv_sequence_intervals(struct qkv_tape *tape, const struct qkv_mask *mask, 
     a->q_start = queries ? queries->start : NULL, a->k_start = keys ? keys->start : NULL;
     a->q_rows = queries ? queries->N : 0, a->k_rows = keys ? keys->N : 0;
     a->lo = lo, a->hi = hi;
-    a->pairs = tape->costs ? intervals_planned_pairs(mask) : 0;
+    a->pairs = tape->costs ? intervals_planned_pairs(mask, chunk) : 0;
     if (lo && hi)
-        qkv_tape_failed(tape, QKV_STEP(tape->ctx, intervals, .lo = lo, .hi = hi, .mask = mask,
+        qkv_tape_failed(tape, QKV_STEP(tape->ctx, intervals, .lo = lo, .hi = hi, .mask = mask, .chunk = chunk,
                                        .place = queries ? queries->place : NULL, .N = N));
 }

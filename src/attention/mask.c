@@ -290,8 +290,10 @@ static int64_t mask_reach(int64_t keys) {
     return keys < 0 || keys > FAR ? FAR : keys;
 }
 
-static struct interval keys_of(const struct qkv_mask *m, size_t b, size_t t) {
+/* The keys of query t of batch row b; with a chunk, which is no part of a caller's mask, those of its chunk. */
+static struct interval keys_of(const struct qkv_mask *m, int64_t chunk, size_t b, size_t t) {
     const int64_t Tk = (int64_t)mask_keys(m, b), i = qkv_mask_position(m, b, t);
+    int64_t first = 0; /* of the query's document */
     struct interval keys = {m->starts ? m->starts[b] : 0, m->lengths ? m->lengths[b] : Tk};
     if (m->causal) {
         int64_t open = m->prefix ? m->prefix[b] : 0;
@@ -305,20 +307,25 @@ static struct interval keys_of(const struct qkv_mask *m, size_t b, size_t t) {
         if (number < 0) return (struct interval){0, 0};
         struct interval own = document_keys(m, b, number);
         mask_keep(&keys, own.lo, own.hi);
+        first = own.lo;
+    }
+    if (chunk > 0 && i >= first) {
+        const int64_t begin = first + (i - first) / chunk * chunk;
+        mask_keep(&keys, begin, begin + chunk);
     }
     return keys.lo < keys.hi ? keys : (struct interval){0, 0};
 }
 
-void qkv_mask_keys(const struct qkv_mask *m, size_t b, size_t t, int32_t *lo, int32_t *hi) {
-    const struct interval keys = keys_of(m, b, t);
+void qkv_mask_keys(const struct qkv_mask *m, int64_t chunk, size_t b, size_t t, int32_t *lo, int32_t *hi) {
+    const struct interval keys = keys_of(m, chunk, b, t);
     *lo = (int32_t)keys.lo, *hi = (int32_t)keys.hi;
 }
 
-double qkv_mask_pairs(const struct qkv_mask *m) {
+double qkv_mask_pairs(const struct qkv_mask *m, int64_t chunk) {
     double pairs = 0;
     for (size_t b = 0; b < m->B; b++)
         for (size_t t = 0; t < qkv_mask_queries(m, b); t++) {
-            struct interval keys = keys_of(m, b, t);
+            struct interval keys = keys_of(m, chunk, b, t);
             pairs += (double)(keys.hi - keys.lo);
         }
     return pairs;
@@ -344,7 +351,7 @@ enum qkv_status qkv_mask_intervals(struct qkv_context *ctx, const struct qkv_mas
     const size_t rows = m.cu_q ? (size_t)m.cu_q[m.B] : m.B * m.Tq;
     if (rows && (!lo || !hi)) return qkv_fail(ctx, QKV_ARGUMENT, "mask: lo and hi must both be given");
     for (size_t b = 0, row = 0; b < m.B; b++)
-        for (size_t t = 0; t < qkv_mask_queries(&m, b); t++, row++) qkv_mask_keys(&m, b, t, &lo[row], &hi[row]);
+        for (size_t t = 0; t < qkv_mask_queries(&m, b); t++, row++) qkv_mask_keys(&m, 0, b, t, &lo[row], &hi[row]);
     return QKV_OK;
 }
 
@@ -361,7 +368,7 @@ enum qkv_status qkv_mask_dense(struct qkv_context *ctx, const struct qkv_mask *m
         const size_t b = row / m.Tq, t = row % m.Tq;
         memset(dense + row * m.Tk, 0, m.Tk);
         if (t >= qkv_mask_queries(&m, b)) continue;
-        const struct interval keys = keys_of(&m, b, t);
+        const struct interval keys = keys_of(&m, 0, b, t);
         memset(dense + row * m.Tk + keys.lo, 1, (size_t)(keys.hi - keys.lo));
     }
     return QKV_OK;

@@ -104,7 +104,7 @@ enum qkv_status qkv_cpu_intervals(struct qkv_context *ctx, const void *call) {
     const enum qkv_status status = qkv_mask_check(ctx, mask);
     for (size_t n = 0; n < i->N && !status; n++) {
         const size_t place = i->place ? (size_t)i->place[n] : n;
-        qkv_mask_keys(mask, place / mask->Tq, place % mask->Tq, &i->lo[n], &i->hi[n]);
+        qkv_mask_keys(mask, i->chunk, place / mask->Tq, place % mask->Tq, &i->lo[n], &i->hi[n]);
     }
     return status;
 }

@@ -89,7 +89,12 @@
     X(blenderbot)                                                                                                      \
     X(xglm)                                                                                                            \
     X(biogpt)                                                                                                          \
-    X(codegen)
+    X(codegen)                                                                                                         \
+    X(nemotron)                                                                                                        \
+    X(hunyuan_v1_dense)                                                                                                \
+    X(ministral3)                                                                                                      \
+    X(llama4)                                                                                                          \
+    X(phimoe)
 
 /* A part of config.json that selects settings of the spec. */
 struct qkv_family_rule {
@@ -117,7 +122,8 @@ struct qkv_family_layers {
      * list, the name of each layer's kind. Layers that these keys cannot express are detected when the written
      * config.json is read back. */
     void (*write)(json_t *config, const json_t *values);
-    /* keys that `kind` reads: whole numbers, and a list of layers or of one type per layer; NULL: none */
+    /* keys that `kind` reads: whole numbers, and lists of layers (with spaces between them) or of one type per layer;
+     * NULL: none */
     const char *numbers[3], *layers;
 };
 
@@ -194,6 +200,9 @@ struct qkv_family {
     const char *spec;     /* settings of all models of the family */
     /* the keys of the rotary bases of layers without and with a window, where these differ; NULL: one rotation */
     const char *rotations[2];
+    /* keys of rope_scaling that only this family has, which tables read as keys of config.json: patterns with spaces;
+     * NULL: none */
+    const char *rotation_keys;
     /* with two rotations: rope_scaling of older files applies to both, not only to layers without a window */
     bool scaling_of_all;
     const struct qkv_family_choice *choices; /* NULL: none */
@@ -209,6 +218,19 @@ struct qkv_family {
     bool hidden_before_norm; /* its last hidden states are those before the final norm */
     const char *tied;        /* the tensor of the head, left out where tie_word_embeddings is true; NULL: none */
     const struct qkv_family_gguf *gguf; /* NULL: GGUF files do not have the family */
+};
+/* A published model of several parts, whose text model is that of a family: config.json has the text model's keys in
+ * text_config, and tensors have a first part of their names. The other parts are left out. */
+struct qkv_family_parts {
+    const char *type; /* model_type of the whole, "gemma3" */
+    /* model_type of text_config, and the text model's family, "qwen2_vl_text=qwen2; …"; the first one is that of a
+     * file that names none */
+    const char *texts;
+    const char *defaults;      /* of keys of text_config, where they are not the family's; NULL: they are */
+    const char *architectures; /* the class */
+    const char *keys;          /* keys of the other parts, and of how parts are joined: patterns with spaces */
+    const char *names;         /* first parts of names, "language_model.model.=model.": the files', the family's */
+    const char *others;        /* tensors of the other parts: patterns with spaces */
 };
 #define QKV_FAMILY_DECLARE(name) extern const struct qkv_family qkv_family_##name;
 QKV_FAMILY_LIST(QKV_FAMILY_DECLARE)
@@ -231,6 +253,7 @@ struct qkv_family_config {
     bool packed;     /* experts may be in MXFP4 */
     /* the files are GGUF: the architecture, whose names and orders tensors have; NULL: they are not, or are our own */
     const struct qkv_family_gguf *gguf;
+    const struct qkv_family_parts *parts; /* the files have other parts too; NULL: they do not */
     /* of a folder that was read: tensors that are not weights and are written again. The model's origin owns them. */
     struct qkv_array *kept; /* names and data are on the heap */
     size_t kept_count;
@@ -290,6 +313,12 @@ struct qkv_family_line qkv_family_line(const struct qkv_family_view *view, size_
 /* The shape of their tensor, from that of ours and view->total. */
 void qkv_family_shape(const struct qkv_family_view *view, const struct qkv_array *ours, const struct qkv_spec *spec,
                       struct qkv_array *theirs);
+/* The model of several parts that a config.json describes; NULL: none. The second function returns the i-th one that
+ * can be read; NULL past the last. */
+const struct qkv_family_parts *qkv_family_parts_of(const json_t *root);
+const struct qkv_family_parts *qkv_family_parts_at(size_t i);
+/* Whether a tensor belongs to a part that is left out. */
+bool qkv_family_is_other_part(const struct qkv_family_config *config, const char *name);
 /* Whether a tensor of a file is not a weight and can be left out. */
 bool qkv_family_ignores(const struct qkv_family_config *config, const char *name);
 /* Whether a tensor that is left out is written again by an export; out: its name then. */
@@ -339,8 +368,19 @@ struct qkv_family_reading {
     const json_t *root; /* the file */
     json_t *config;     /* its keys under the names of tables */
     json_t *spec;
-    json_t *paths; /* for messages: the key whose value a path of the spec has */
+    json_t *paths;                        /* for messages: the key whose value a path of the spec has */
+    const struct qkv_family_parts *parts; /* the file has other parts too; NULL: it does not */
 };
+/* For a config.json of several parts: the keys of its text model, a new object for the caller to free, and the parts;
+ * else NULL and NULL. */
+enum qkv_status qkv_family_take_text(const struct qkv_family_reading *r, qkv_family_has *has, const void *user,
+                                     const struct qkv_family_parts **parts, json_t **out);
+/* The i-th name that a tensor of the text model has in files with other parts. Returns false: there are no more. */
+bool qkv_family_parts_name(const struct qkv_family_parts *parts, const char *name, size_t i, char out[QKV_FAMILY_NAME]);
+/* Whether a key or a name matches one of several patterns with spaces between them. */
+bool qkv_family_patterns_have(const char *patterns, const char *key);
+/* Whether a key with this value, which no table reads, may change what a model computes. */
+bool qkv_family_may_matter(const char *key, const json_t *value);
 /* Fails with QKV_SPEC: the key, its value, and the values that models of the family can have. */
 enum qkv_status qkv_family_refuse(const struct qkv_family_reading *r, const char *key, const char *instead);
 /* The same for a choice without a matching rule: the values that rules ask about, and those that they accept. */

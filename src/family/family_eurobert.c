@@ -10,10 +10,14 @@ static const struct qkv_family_rule heads[] = {
     {NULL, NULL},
 };
 
-/* A classifier that pools its scores ("late") cannot be read. */
+/* "late" pools scores: as these are linear, it is to pool what the layer before them gives. */
 static const struct qkv_family_rule pools[] = {
-    {"class='ForSequenceClassification'; classifier_pooling='bos'", "head.pool='first'"},
-    {"class='ForSequenceClassification'; classifier_pooling='mean'", "head.pool='mean'"},
+    {"class='ForSequenceClassification'; classifier_pooling='bos'",
+     "head.pool='first'; head.transform.each_position=false"},
+    {"class='ForSequenceClassification'; classifier_pooling='mean'",
+     "head.pool='mean'; head.transform.each_position=false"},
+    {"class='ForSequenceClassification'; classifier_pooling='late'",
+     "head.pool='mean'; head.transform.each_position=true"},
     {"class=!'ForSequenceClassification'", ""},
     {NULL, NULL},
 };

@@ -35,7 +35,7 @@ static const char about_models[] =
 /* The keys that hold rotations. */
 static const char rotation_words[] = "rope_parameters rope_scaling original_max_position_embeddings";
 
-static bool patterns_have(const char *patterns, const char *key) {
+bool qkv_family_patterns_have(const char *patterns, const char *key) {
     char pattern[96];
     for (const char *at = patterns ? patterns : ""; *at; at += strcspn(at, " "), at += *at == ' ') {
         snprintf(pattern, sizeof pattern, "%.*s", (int)strcspn(at, " "), at);
@@ -84,9 +84,11 @@ static bool choices_read(const struct wanted *w, const struct qkv_family_choice 
 
 static bool layers_read(const struct wanted *w, const struct qkv_family_layers *layers) {
     const char *const *numbers = layers->numbers;
-    const char *const names[] = {layers->list, numbers[0], numbers[1], numbers[2], layers->layers};
+    const char *const names[] = {layers->list, numbers[0], numbers[1], numbers[2]};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i] && wanted_is(w, names[i], strlen(names[i]))) return true;
+    for (const char *at = layers->layers ? layers->layers : ""; *at; at += strcspn(at, " "), at += *at == ' ')
+        if (wanted_is(w, at, strcspn(at, " "))) return true;
     for (const struct qkv_family_kind *kind = layers->kinds; kind->value; kind++)
         if (list_takes(w, kind->then)) return true;
     return false;
@@ -108,19 +110,20 @@ static bool table_reads(const struct qkv_family *family, const char *key, bool i
 bool qkv_family_reads(const struct qkv_family *family, const char *key) {
     for (size_t i = 0; i < 2 && family->rotations[i]; i++)
         if (!strcmp(family->rotations[i], key)) return true;
-    return table_reads(family, key, false) ||
-           (patterns_have(rotation_words, key) && (family->rotations[0] || table_reads(family, "rope_scaling", false)));
+    return table_reads(family, key, false) || (qkv_family_patterns_have(rotation_words, key) &&
+                                               (family->rotations[0] || table_reads(family, "rope_scaling", false)));
 }
 
 bool qkv_family_knows(const struct qkv_family *family, const char *key) {
-    return qkv_family_reads(family, key) || patterns_have(without_effect, key) || patterns_have(family->idle, key);
+    return qkv_family_reads(family, key) || qkv_family_patterns_have(without_effect, key) ||
+           qkv_family_patterns_have(family->idle, key);
 }
 
 /* Whether a key that the family does not know may change what a model computes. */
 static bool may_matter(const char *key) {
     for (size_t i = 0; qkv_families[i]; i++)
         if (qkv_family_reads(qkv_families[i], key)) return true;
-    return patterns_have(about_models, key);
+    return qkv_family_patterns_have(about_models, key);
 }
 
 /* ---- refusal of other keys --------------------------------------------------------------------------------------- */
@@ -129,6 +132,10 @@ static bool may_matter(const char *key) {
 static bool says_nothing(const json_t *value) {
     return json_is_null(value) || json_is_false(value) || (json_is_string(value) && !*json_string_value(value)) ||
            (json_is_array(value) && !json_array_size(value)) || (json_is_object(value) && !json_object_size(value));
+}
+
+bool qkv_family_may_matter(const char *key, const json_t *value) {
+    return !says_nothing(value) && !qkv_family_patterns_have(without_effect, key) && may_matter(key);
 }
 
 static enum qkv_status refuse_key(const struct qkv_family_reading *r, const char *key, const json_t *value) {
@@ -158,7 +165,7 @@ static enum qkv_status check_object(const struct qkv_family_reading *r, const ch
     json_object_foreach((json_t *)(uintptr_t)object, name, value) {
         snprintf(key, sizeof key, "%s%s", under, name);
         if (says_nothing(value) || *name == '@' || qkv_family_knows(r->family, key)) continue;
-        if (*under && patterns_have(without_effect, name)) continue;
+        if (*under && qkv_family_patterns_have(without_effect, name)) continue;
         if (!*under && json_is_object(value) && table_reads(r->family, key, true)) {
             char inner[sizeof key + 1];
             snprintf(inner, sizeof inner, "%s.", key);

@@ -110,7 +110,11 @@ static bool fill_defaults(json_t *config, const char *defaults) {
 /* Whether files have a tensor, also without the family's prefix, which files of the base model leave out. */
 static bool files_have(const struct qkv_family_reading *r, const char *name, qkv_family_has *has, const void *user) {
     const size_t n = r->family->prefix ? strlen(r->family->prefix) : 0;
-    return has && (has(user, name) || (n && !strncmp(name, r->family->prefix, n) && has(user, name + n)));
+    char other[QKV_FAMILY_NAME];
+    bool found = has && (has(user, name) || (n && !strncmp(name, r->family->prefix, n) && has(user, name + n)));
+    for (size_t i = 0; has && !found && r->parts && qkv_family_parts_name(r->parts, name, i, other); i++)
+        found = has(user, other);
+    return found;
 }
 
 /* A classifier without id2label has two classes, as in transformers. */
@@ -316,6 +320,15 @@ static enum qkv_status refuse_length(const struct qkv_family_reading *r, const c
     return qkv_family_refuse(r, list, instead);
 }
 
+/* Whether a key is absent or a list of layers, or of a type for each layer. */
+static bool layers_listed(const struct qkv_family_reading *r, const char *key, bool types) {
+    const json_t *value = qkv_family_get(r->config, key);
+    bool good = !value || json_is_null(value) || json_is_array(value);
+    for (size_t i = 0; i < json_array_size(value) && good; i++)
+        good = types ? is_type(json_array_get(value, i)) : json_is_integer(json_array_get(value, i));
+    return good;
+}
+
 /* Checks the keys that determine the kinds of layers; null counts as absent. */
 static enum qkv_status check_layers(const struct qkv_family_reading *r, json_int_t count) {
     const struct qkv_family_layers *of = r->family->layers;
@@ -331,14 +344,18 @@ static enum qkv_status check_layers(const struct qkv_family_reading *r, json_int
         if (value && !json_is_null(value) && !json_is_integer(value))
             return qkv_family_refuse(r, of->numbers[i], "a whole number");
     }
-    const json_t *value = of->layers ? qkv_family_get(r->config, of->layers) : NULL;
-    bool good = !value || json_is_null(value) || json_is_array(value);
-    for (size_t i = 0; i < json_array_size(value) && good; i++)
-        good = types ? is_type(json_array_get(value, i)) : json_is_integer(json_array_get(value, i));
-    if (good) return QKV_OK;
-    return qkv_family_refuse(r, of->layers,
-                             types ? "a list of full_attention and sliding_attention" : "a list of layers, [0, 2]");
+    for (const char *at = of->layers ? of->layers : ""; *at; at += strcspn(at, " "), at += *at == ' ') {
+        char key[96];
+        snprintf(key, sizeof key, "%.*s", (int)strcspn(at, " "), at);
+        if (!layers_listed(r, key, types))
+            return qkv_family_refuse(
+                r, key, types ? "a list of full_attention and sliding_attention" : "a list of layers, [0, 2]");
+    }
+    return QKV_OK;
 }
+
+/* The largest number of kinds of a table; a model has at most QKV_KINDS_MAX of them. */
+enum { TABLE_KINDS = 16 };
 
 static enum qkv_status put_layers(const struct qkv_family_reading *r) {
     const struct qkv_family_kind *kinds = r->family->layers->kinds;
@@ -349,7 +366,7 @@ static enum qkv_status put_layers(const struct qkv_family_reading *r) {
     enum qkv_status status = json_is_integer(count) ? check_layers(r, json_integer_value(count)) : QKV_OK;
     if (status || !json_is_integer(count)) return status; /* put_list refuses a count that is not a number */
     json_t *pattern = json_array();
-    bool has[QKV_KINDS_MAX] = {false}, several = false;
+    bool has[TABLE_KINDS] = {false}, several = false;
     int kind = 0, first = 0;
     status = pattern ? QKV_OK : QKV_MEMORY;
     for (int i = 0; i < (int)json_integer_value(count) && i < QKV_LAYERS_MAX && !status; i++) {
@@ -405,8 +422,12 @@ static enum qkv_status make_spec(struct qkv_family_reading *r, struct qkv_spec *
 
 enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const json_t *root, qkv_family_has *has,
                                 const void *user, struct qkv_family_config *config, struct qkv_spec *spec) {
-    struct qkv_family_reading r = {.ctx = ctx, .name = name, .root = root, .config = json_deep_copy(root)};
-    enum qkv_status status = r.config ? find_architecture(&r) : QKV_MEMORY;
+    struct qkv_family_reading r = {.ctx = ctx, .name = name, .root = root};
+    json_t *text;
+    enum qkv_status status = qkv_family_take_text(&r, has, user, &r.parts, &text);
+    if (text) r.root = text;
+    if (!status) r.config = json_deep_copy(r.root);
+    if (!status) status = r.config ? find_architecture(&r) : QKV_MEMORY;
     if (!status) status = qkv_family_spell_rotations(&r);
     if (!status) {
         spell_aliases(r.config, r.family->aliases);
@@ -421,7 +442,9 @@ enum qkv_status qkv_family_read(struct qkv_context *ctx, const char *name, const
     if (!status) status = make_spec(&r, spec);
     if (!status) status = qkv_family_check_keys(&r);
     config->family = r.family;
+    config->parts = r.parts;
     config->keys = r.config;
+    json_decref(text);
     if (status) qkv_family_config_free(config);
     if (status) qkv_spec_free(spec);
     return status;

@@ -32,7 +32,9 @@ static enum qkv_status check_rotation(const struct qkv_family_reading *r, const 
         if (type && !json_is_null(value) && (!name || !rotation_type(name)))
             return qkv_family_refuse(r, text, "default, linear, dynamic, yarn, llama3, longrope");
         const bool known = type || qkv_family_scaling_has(key) || !strcmp(key, "rope_theta") ||
-                           !strcmp(key, "partial_rotary_factor") || !strcmp(key, "finetuned");
+                           !strcmp(key, "partial_rotary_factor") || !strcmp(key, "finetuned") ||
+                           qkv_family_patterns_have(r->family->rotation_keys, key) ||
+                           qkv_family_patterns_have(r->family->idle, text);
         if (!known && !json_is_null(value)) return qkv_family_refuse(r, text, "rotations without this key");
         const bool part =
             !strcmp(key, "partial_rotary_factor") && !json_is_null(value) && json_number_value(value) != 1;
@@ -60,12 +62,23 @@ static void put_scaling(json_t *config, const char *key, const json_t *scaling) 
     json_object_set_new(config, key, copy);
 }
 
+/* Copies the family's own keys of a rotation to `config`. */
+static void take_own(const struct qkv_family_reading *r, json_t *rotation) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(rotation, key, value) {
+        if (qkv_family_patterns_have(r->family->rotation_keys, key) && !json_object_get(r->config, key))
+            json_object_set(r->config, key, value);
+    }
+}
+
 /* One rotation for all layers: rope_scaling, or else rope_parameters. */
 static enum qkv_status spell_one(const struct qkv_family_reading *r) {
     json_t *old = rotation_object(r->config, "rope_scaling"), *rotation = rotation_object(r->config, "rope_parameters");
     enum qkv_status status = check_rotation(r, "rope_scaling", json_object_get(r->config, "rope_scaling"));
     if (!status && !old) status = check_rotation(r, "rope_parameters", json_object_get(r->config, "rope_parameters"));
     if (status) return status;
+    take_own(r, old ? old : rotation);
     if (old || rotation)
         put_scaling(r->config, "rope_scaling", take_rotation(r->config, old ? old : rotation, "rope_theta"));
     else
@@ -132,7 +145,21 @@ static void write_type(json_t *out, const json_t *config, const char *type, cons
     json_object_set_new(out, type, own);
 }
 
+/* Moves the family's own keys of a rotation to rope_scaling. */
+static void write_own(const struct qkv_family *family, json_t *config) {
+    json_t *scaling = json_object_get(config, "rope_scaling"), *value;
+    const char *key;
+    void *next;
+    if (!json_is_object(scaling)) return;
+    json_object_foreach_safe(config, next, key, value) {
+        if (!qkv_family_patterns_have(family->rotation_keys, key)) continue;
+        json_object_set(scaling, key, value);
+        json_object_del(config, key);
+    }
+}
+
 void qkv_family_write_rotations(const struct qkv_family *family, json_t *config) {
+    write_own(family, config);
     if (!family->rotations[0]) return;
     if (*family->rotations[1] == '@' || json_is_object(json_object_get(config, QKV_FAMILY_FULL_SCALING)) ||
         json_is_object(json_object_get(config, QKV_FAMILY_LOCAL_SCALING))) {

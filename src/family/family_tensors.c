@@ -181,7 +181,8 @@ bool qkv_family_name(const struct qkv_family_config *config, const char *name, s
     const struct qkv_family *f = config->family;
     const char *own = f && f->prefix && !config->gguf ? class_prefix(config) : NULL;
     const char *const others[] = {f ? f->prefix : NULL, "", f ? f->question_prefix : NULL};
-    if (!own || i >= sizeof others / sizeof *others || strncmp(name, own, strlen(own)) != 0) return false;
+    const size_t count = own && !strncmp(name, own, strlen(own)) ? sizeof others / sizeof *others : 0;
+    if (i >= count) return config->parts && qkv_family_parts_name(config->parts, name, i - count, out);
     snprintf(out, QKV_FAMILY_NAME, "%s%.180s", others[i] ? others[i] : "", name + strlen(own));
     return true;
 }
@@ -285,6 +286,7 @@ bool qkv_family_ignores(const struct qkv_family_config *config, const char *name
             pattern_write(config->keys, at, strcspn(at, " "), pattern, sizeof pattern);
             if (name_matches(config, name, pattern)) return true;
         }
+    if (qkv_family_is_other_part(config, name)) return true;
     /* A tied head is the embedding. */
     const bool tied = !config->gguf && json_is_true(json_object_get(config->keys, "tie_word_embeddings"));
     return tied && config->family->tied && qkv_text_matches(name, config->family->tied);

@@ -290,6 +290,31 @@ static json_t *there_scaling(const json_t *config, const json_t *x) {
     return out;
 }
 
+/* Hunyuan's scaling of the base, which it calls dynamic: theta·alpha^(d/(d − 2)). */
+static json_t *there_scaling_alpha(const json_t *config, const json_t *x) {
+    json_t *alpha = json_object_get(x, "alpha"), *out = there_scaling(config, x);
+    const char *kind = json_string_value(json_object_get(out, "kind"));
+    if (!json_is_number(alpha) || json_number_value(alpha) == 0 || !kind || strcmp(kind, "dynamic") != 0) return out;
+    json_decref(out);
+    return json_pack("{s:s, s:O}", "kind", "ntk", "factor", alpha);
+}
+
+/* PhiMoE's factor of cosines and sines, which it has for short and for long texts; one factor for both is read. */
+static json_t *there_scaling_mscale(const json_t *config, const json_t *x) {
+    json_t *factor = json_object_get(x, "short_mscale"), *out = there_scaling(config, x);
+    if (!json_is_object(out)) return out;
+    if (json_is_number(factor) && qkv_family_same(factor, json_object_get(x, "long_mscale")) &&
+        !json_object_set(out, "attention_factor", factor))
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+static json_t *there_twice(const json_t *config, const json_t *x) {
+    (void)config;
+    return json_real(2 * json_number_value(x));
+}
+
 /* ---- transforms: from a spec to config.json ---------------------------------------------------------------------- */
 
 /* A number; one that differs from a whole number by rounding only is whole. */
@@ -433,6 +458,26 @@ static json_t *back_scaling(const struct qkv_spec *spec, const json_t *x) {
     return out;
 }
 
+static json_t *back_scaling_alpha(const struct qkv_spec *spec, const json_t *x) {
+    const char *kind = json_string_value(json_object_get(x, "kind"));
+    if (!kind || strcmp(kind, "ntk") != 0) return back_scaling(spec, x);
+    return json_pack("{s:s, s:f, s:O}", "rope_type", "dynamic", "factor", 1.0, "alpha", json_object_get(x, "factor"));
+}
+
+static json_t *back_scaling_mscale(const struct qkv_spec *spec, const json_t *x) {
+    json_t *out = back_scaling(spec, x), *factor = json_object_get(x, "attention_factor");
+    if (!json_is_object(out)) return out;
+    json_object_set(out, "short_mscale", factor);
+    json_object_set(out, "long_mscale", factor);
+    json_object_del(out, "attention_factor");
+    return out;
+}
+
+static json_t *back_twice(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec;
+    return json_real(json_number_value(x) / 2);
+}
+
 /* null where config.json without the key would mean a scaling. */
 static json_t *back_scaling_said(const struct qkv_spec *spec, const json_t *x) {
     return json_is_object(x) ? back_scaling(spec, x) : json_pack("{s:s}", "rope_type", "default");
@@ -467,6 +512,9 @@ static const struct {
     {"count", there_count, back_count, "is out of range"},
     {"scaled", there_scaled, back_scaled, "is out of range"},
     {"scaling", there_scaling, back_scaling, "is out of range"},
+    {"scaling_alpha", there_scaling_alpha, back_scaling_alpha, "is out of range"},
+    {"scaling_mscale", there_scaling_mscale, back_scaling_mscale, "needs equal numbers short_mscale and long_mscale"},
+    {"twice", there_twice, back_twice, "is out of range"},
     {"scaling_said", there_scaling, back_scaling_said, "is out of range"},
     {"with_turned", there_with_turned, back_with_turned, "is out of range"},
     {"shared", there_shared, back_shared, "is out of range"},

@@ -74,12 +74,28 @@ static enum qkv_status find_strangers(struct qkv_published *p) {
     return status;
 }
 
+/* Says how much of a model of several parts is left out. */
+static enum qkv_status say_parts(struct qkv_published *p) {
+    char text[240];
+    size_t count = 0;
+    if (!p->config.parts || p->warning) return QKV_OK;
+    for (size_t f = 0; f < p->count; f++)
+        for (size_t i = 0; i < qkv_tensors_count(p->files[f].tensors); i++)
+            count += qkv_family_is_other_part(&p->config, qkv_tensors_at(p->files[f].tensors, i)->name);
+    snprintf(text, sizeof text,
+             "only the text model of this %.60s is read, as %.40s; the %zu tensors of its other parts are left out",
+             p->config.parts->architectures, p->config.family->type, count);
+    p->warning = qkv_copy_string(p->ctx, text);
+    return p->warning ? QKV_OK : QKV_MEMORY;
+}
+
 enum qkv_status qkv_published_match(struct qkv_published *p, const struct qkv_model *model) {
     const struct qkv_weights *weights = &model->weights;
     p->entries = qkv_allocate(p->ctx, weights->count, sizeof *p->entries);
     enum qkv_status status = p->entries ? QKV_OK : QKV_MEMORY;
     for (size_t i = 0; i < weights->count && !status; i++) status = match_weight(p, &model->spec, &weights->list[i]);
     if (!status) status = find_strangers(p);
+    if (!status) status = say_parts(p);
     if (!status) qsort(p->entries, p->entry_count, sizeof *p->entries, compare_entries);
     return status;
 }
@@ -182,6 +198,7 @@ static enum qkv_status check_tied(const struct qkv_published *p) {
                 a->shape[1] != b->shape[1])
                 continue;
             if (!qkv_family_ignores(&p->config, a->name) || is_used(p, a)) continue;
+            if (qkv_family_is_other_part(&p->config, a->name)) continue;
             if (a->dtype == b->dtype && !memcmp(a->data, b->data, a->bytes)) continue;
             return qkv_fail(p->ctx, QKV_SPEC,
                             "%s: tie_word_embeddings is true, but %.*s has other numbers than %.*s; set it to "

@@ -27,6 +27,7 @@ struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *f, size_t layer,
                                               .group_score = of->group_score,
                                               .normalize = of->normalize,
                                               .scale = (float)of->scale,
+                                              .margin = (float)of->margin,
                                               .balance =
                                                   f->sequences > 0 ? (float)(of->balance_loss / f->sequences) : 0,
                                               .z = f->sequences > 0 ? (float)(of->z_loss / f->sequences) : 0,
@@ -38,7 +39,7 @@ struct qkv_tensor *qkv_experts_forward(struct qkv_forward_args *f, size_t layer,
         qkv_op_linear(f->tape, x, &e->router.weight, qkv_tensor_or_null(&e->router.bias), QKV_RESULT_FP32);
     struct qkv_tensor *weights = qkv_op_route(f->tape, logits, qkv_tensor_or_null(&e->correction), &options, &routing);
     struct qkv_tensor *y = qkv_op_experts(f->tape, x, weights, routing, &e->weights, spec->kind,
-                                          qkv_ffn_gated(spec->kind), (float)spec->limit);
+                                          qkv_ffn_gated(spec->kind), (float)spec->limit, of->scale_inputs);
     if (of->shared) y = qkv_op_add(f->tape, experts_shared(f, spec, ffn, x), y, 1);
     qkv_hook_call_experts(f, layer, routing);
     return y;

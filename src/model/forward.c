@@ -200,6 +200,7 @@ static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t laye
                                    .spec = &f->stack->spec->kinds[kind].attention,
                                    .attend = &f->self[kind],
                                    .parameters = &qkv_layer_weights(f->stack, layer)->self.parameters,
+                                   .positions = f->positions,
                                    .tables = &f->stack->tables[kind],
                                    .turns = f->turns ? &f->turns[kind] : NULL,
                                    .distance_bias = f->distances[kind],
@@ -265,18 +266,29 @@ struct qkv_tensor *qkv_stack_norm(struct qkv_forward_args *f, struct qkv_tensor 
     return qkv_norm_apply(f->tape, qkv_stack_final_norm(f->stack->spec), &f->stack->norm, x, QKV_RESULT_FP32);
 }
 
-/* Without a norm only the product of the scores reads the result, so it may be bf16. */
-struct qkv_tensor *qkv_head_transform(struct qkv_tape *tape, struct qkv_model *m, struct qkv_tensor *x) {
+/* The layer between hidden states and scores. If only the product of the scores reads the result, it may be bf16. */
+static struct qkv_tensor *head_layer(struct qkv_tape *tape, struct qkv_model *m, struct qkv_tensor *x,
+                                     enum qkv_result out) {
     const struct qkv_head_transform_spec *spec = &m->spec.head.transform;
     struct qkv_tensor *weight = &m->head_transform.weight, *bias = qkv_tensor_or_null(&m->head_transform.bias);
-    const enum qkv_result result = spec->norm.given ? QKV_RESULT_FP32 : QKV_RESULT_FOR_PRODUCTS;
+    const enum qkv_result result = spec->norm.given ? QKV_RESULT_FP32 : out;
     const enum qkv_ffn_kind kind = (enum qkv_ffn_kind)(spec->activation - 1);
     const bool active = spec->activation != QKV_TRANSFORM_NONE;
-    if (!spec->given) return x;
-    if (active && !spec->norm.given) return qkv_op_linear_activation(tape, x, weight, bias, kind, false, 0);
+    if (active && result == QKV_RESULT_FOR_PRODUCTS)
+        return qkv_op_linear_activation(tape, x, weight, bias, kind, false, 0);
     x = qkv_op_linear(tape, x, weight, bias, result);
     if (active) x = qkv_op_activation(tape, x, kind);
-    return spec->norm.given ? qkv_norm_apply(tape, &spec->norm, &m->head_norm, x, QKV_RESULT_FOR_PRODUCTS) : x;
+    return spec->norm.given ? qkv_norm_apply(tape, &spec->norm, &m->head_norm, x, out) : x;
+}
+
+struct qkv_tensor *qkv_head_transform(struct qkv_tape *tape, struct qkv_model *m, struct qkv_tensor *x) {
+    const struct qkv_head_transform_spec *spec = &m->spec.head.transform;
+    return spec->given && !spec->each_position ? head_layer(tape, m, x, QKV_RESULT_FOR_PRODUCTS) : x;
+}
+
+struct qkv_tensor *qkv_head_positions(struct qkv_tape *tape, struct qkv_model *m, struct qkv_tensor *x) {
+    const struct qkv_head_transform_spec *spec = &m->spec.head.transform;
+    return spec->given && spec->each_position ? head_layer(tape, m, x, QKV_RESULT_FP32) : x;
 }
 
 struct qkv_softcap qkv_head_softcap(const struct qkv_model *m) {

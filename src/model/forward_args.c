@@ -23,7 +23,9 @@ static size_t forward_same_mask(const struct qkv_forward_args *f, size_t kind, b
     for (size_t i = 0; i < kind; i++) {
         const struct qkv_attention_spec *b = forward_attention(f->stack, i, cross);
         if (!forward_has_kind(f, i)) continue;
-        if (a->causal == b->causal && a->window == b->window && a->window_right == b->window_right) return i;
+        if (a->causal == b->causal && a->window == b->window && a->window_right == b->window_right &&
+            a->chunk == b->chunk)
+            return i;
     }
     return kind;
 }
@@ -41,8 +43,9 @@ static void forward_set_intervals(const struct qkv_forward_args *f, const struct
         call->q_rows = like->q_rows, call->k_rows = like->k_rows;
         return;
     }
-    const struct qkv_mask mask = qkv_attention_mask(forward_attention(f->stack, kind, cross), &a->given.mask);
-    qkv_sequence_intervals(f->tape, &mask, (struct qkv_call_rows){f->rows, a->keys}, call);
+    const struct qkv_attention_spec *spec = forward_attention(f->stack, kind, cross);
+    const struct qkv_mask mask = qkv_attention_mask(spec, &a->given.mask);
+    qkv_sequence_intervals(f->tape, &mask, spec->chunk, (struct qkv_call_rows){f->rows, a->keys}, call);
 }
 
 /* Changes a call of single queries to a call of sequences whose keys are in pages. */

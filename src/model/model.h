@@ -434,6 +434,8 @@ void qkv_stack_cache_source(struct qkv_forward_args *args, size_t layer);
 
 /* The head's input (N, W), from hidden states (N, C), pooled ones for a classifier; and the softcap of its scores. */
 struct qkv_tensor *qkv_head_transform(struct qkv_tape *tape, struct qkv_model *model, struct qkv_tensor *x);
+/* What a classifier pools, from hidden states: these, or, with transform.each_position, what the transform gives. */
+struct qkv_tensor *qkv_head_positions(struct qkv_tape *tape, struct qkv_model *model, struct qkv_tensor *x);
 struct qkv_softcap qkv_head_softcap(const struct qkv_model *model);
 /* The scores (N, V) of such hidden states. out: their memory; NULL: memory of the tape. */
 struct qkv_tensor *qkv_head_scores(struct qkv_tape *tape, struct qkv_model *model, struct qkv_tensor *x, float *out);

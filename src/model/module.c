@@ -269,7 +269,8 @@ static void module_complete_cross(struct qkv_stack_spec *decoder) {
         if (kind->cross.heads) continue;
         kind->cross = kind->attention;
         kind->cross.causal = false;
-        kind->cross.window = kind->cross.window_right = kind->cross.share = 0;
+        kind->cross.window = kind->cross.window_right = kind->cross.chunk = kind->cross.share = 0;
+        kind->cross.temperature.given = false;
         kind->cross.position.kind = QKV_POSITION_NONE;
     }
 }

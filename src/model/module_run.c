@@ -100,6 +100,7 @@ static struct qkv_tensor *module_run_model(struct qkv_module *m, const struct qk
         return qkv_stack_scores(f, model, ids, NULL, c->B * c->T, NULL);
     struct qkv_tensor *x = qkv_stack_forward(f, ids);
     if (head == QKV_HEAD_NONE || !x) return x;
+    x = qkv_head_positions(&m->tape, model, x);
     x = qkv_op_pool(&m->tape, x, model->spec.head.pool, c->B, c->T, in->self.mask.lengths);
     return qkv_head_scores(&m->tape, model, x, NULL);
 }

@@ -93,6 +93,7 @@ static void run_lm(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_ten
 
 static void run_classifier(struct qkv_pass *p, const struct qkv_batch *b, struct qkv_tensor *x) {
     const size_t V = p->model->head_weight->rows;
+    x = qkv_head_positions(&p->tape, p->model, x);
     if (x)
         x = p->rows->ragged ? qkv_op_pool_rows(&p->tape, x, p->model->spec.head.pool, p->rows)
                             : qkv_op_pool(&p->tape, x, p->model->spec.head.pool, b->B, b->T, b->lengths);

@@ -31,7 +31,12 @@ static double rule_balance_loss(const struct qkv_place *p) {
 /* ---- where keys mean something ---------------------------------------------------------------------------------- */
 
 static bool in_scored(const struct qkv_place *p) {
-    return experts_of(p)->scores != QKV_EXPERT_SCORES_CHOSEN;
+    const enum qkv_expert_scores scores = experts_of(p)->scores;
+    return scores == QKV_EXPERT_SCORES_SOFTMAX || scores == QKV_EXPERT_SCORES_SIGMOID;
+}
+
+static bool in_sparsemixer(const struct qkv_place *p) {
+    return experts_of(p)->scores == QKV_EXPERT_SCORES_SPARSEMIXER;
 }
 
 static bool in_corrected(const struct qkv_place *p) {
@@ -62,6 +67,13 @@ const struct qkv_key qkv_experts_keys[] = {
          .help = "Whether the weights of the chosen experts are divided by their sum."),
     REAL(qkv_experts_spec, scale, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW, .value = 1, COUNT,
          .example = "2.5", .help = "Multiplies the weights of the chosen experts. DeepSeek V3 has 2.5."),
+    FLAG(qkv_experts_spec, scale_inputs, .flags = QKV_KEY_LATER, .neutral = false, COUNT,
+         .help = "Whether weights multiply the inputs of experts, and not their outputs (Llama 4)."),
+    REAL(qkv_experts_spec, margin, 0, FLT_MAX, "a number of at least 0", .flags = QKV_KEY_IDLE, .value = 0.02,
+         .applies = in_sparsemixer, .owner = "experts.scores sparsemixer", .needs = "count=8 scores=sparsemixer",
+         .example = "0.1",
+         .help = "An expert with logit s counts for the weight of a chosen one with logit c if c - s is at most "
+                 "margin*max(|s|, c) (PhiMoE)."),
     FLAG(qkv_experts_spec, bias, .value = false, COUNT, .help = "Whether the router has a bias (gpt-oss)."),
     FLAG(qkv_experts_spec, correction, .value = false, COUNT,
          .help = "Whether the router adds a number for each expert to the scores that choose experts. Training moves "

@@ -29,10 +29,13 @@ static const struct {
      NULL},
     {{"decoder.attention", "Attention",
       "Self attention. decoder.cross, the attention to the encoder, has the same keys, without causal, window, "
-      "window_right, latent and position."},
+      "window_right, chunk, temperature, latent and position."},
      NULL},
     {{"decoder.attention.qk_norm", "Norms of queries and keys",
       "One norm of the queries and one of the keys; by default there are none."},
+     NULL},
+    {{"decoder.attention.temperature", "Queries by position",
+      "Queries grow with their positions, so that attention to many keys stays sharp; by default they do not."},
      NULL},
     {{"decoder.attention.latent", "Latent attention",
       "Keys and values are projected from a latent, which has few channels; by default there is none. The cache stores "

@@ -149,6 +149,10 @@ static const struct qkv_key transform_keys[] = {
     CHOICE(qkv_head_transform_spec, activation, transform_activations, .value = QKV_TRANSFORM_NONE,
            .example = "\"gelu\"", .help = "The activation after the projection."),
     FLAG(qkv_head_transform_spec, bias, .value = true, .help = "Whether the projection has a bias."),
+    FLAG(qkv_head_transform_spec, each_position, .flags = QKV_KEY_LATER, .neutral = false, .applies = in_classify,
+         .owner = "a head of kind classify", .needs = "/head.kind=classify /head.classes=3",
+         .help = "Whether a classifier applies the layer to each position and pools the results, and does not apply it "
+                 "to the pooled states (EuroBERT)."),
     OBJECT(qkv_head_transform_spec, norm, qkv_norm_only_keys, .flags = QKV_KEY_OPTIONAL,
            .example = "{\"kind\":\"layernorm\"}", .help = "A norm after the activation."),
     END,

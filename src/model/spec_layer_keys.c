@@ -103,6 +103,8 @@ static const struct qkv_key qk_norm_keys[] = {
     NORM_KEYS,
     CHOICE(qkv_qk_norm_spec, over, norm_overs, .value = QKV_NORM_OVER_HEAD,
            .help = "The channels that the norm is computed over, and whether the heads share its weight."),
+    FLAG(qkv_qk_norm_spec, after_rotation, .flags = QKV_KEY_LATER, .neutral = false,
+         .help = "Whether the norms come after clip and rotation, and not before them (Hunyuan, Llama 4)."),
     END,
 };
 
@@ -120,6 +122,16 @@ static const struct qkv_key latent_keys[] = {
                   "It is less than head_dim."),
     REAL(qkv_latent_spec, eps, 0, FLT_MAX, "a number greater than 0", .flags = QKV_KEY_ABOVE_LOW, .value = 1e-6,
          .example = "1e-5", .help = "The eps of the norms of the latents, which are rmsnorm."),
+    END,
+};
+
+static const struct qkv_key temperature_keys[] = {
+    REAL(qkv_temperature_spec, beta, 0, FLT_MAX, "a number from 0 to 3.4e38", .value = 0.1, .needs = "length=8",
+         .example = "0.2", .help = "How much the number grows."),
+    WHOLE(qkv_temperature_spec, length, 1, 1 << 24, .flags = QKV_KEY_REQUIRED, .example = "8",
+          .help = "The number of positions after which it grows for the first time."),
+    WHOLE(qkv_temperature_spec, offset, 0, 1 << 24, .needs = "length=8", .example = "1",
+          .help = "Added to positions. Llama 4 has 1."),
     END,
 };
 
@@ -145,6 +157,9 @@ const struct qkv_key qkv_attention_keys[] = {
           .example = "4",
           .help = "The window of the keys after a position; window is then that of the keys before it. 1 means that a "
                   "position sees no key after it. 0 means that window holds on both sides."),
+    WHOLE(qkv_attention_spec, chunk, 0, INT_MAX, .flags = QKV_KEY_MASK | QKV_KEY_LATER, .example = "8",
+          .help = "Positions form chunks of so many, and a position attends only to keys of its own chunk (Llama 4). 0 "
+                  "means one chunk."),
     REAL(qkv_attention_spec, softcap, 0, FLT_MAX, "a number from 2.94e-39 to 3.4e38, or 0 for none",
          .flags = QKV_KEY_SOFTCAP, .value = 0, .example = "50",
          .help = "Each score s becomes softcap*tanh(s/softcap), before the mask and the softmax. 0 means off. Gemma 2 "
@@ -158,7 +173,12 @@ const struct qkv_key qkv_attention_keys[] = {
                    "have one, in the order q, k, v, o. Qwen 2 has qkv, Whisper qvo."),
     OBJECT(qkv_attention_spec, qk_norm, qk_norm_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER,
            .example = "{\"kind\":\"rmsnorm\"}",
-           .help = "Norms of the queries and of the keys, before clip and rotation (Henry et al. 2020)."),
+           .help =
+               "Norms of the queries and of the keys, before clip and rotation, or after them (Henry et al. 2020)."),
+    OBJECT(qkv_attention_spec, temperature, temperature_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER,
+           .applies = in_self_attention, .owner = "self attention", .example = "{\"length\":8}",
+           .help = "Queries are multiplied by a number that grows with their position t, after rotation and norm: 1 + "
+                   "beta*ln(1 + floor((t + offset)/length)) (Nakanishi 2025; Llama 4, Ministral 3)."),
     OBJECT(qkv_attention_spec, latent, latent_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER,
            .applies = in_self_attention, .owner = "self attention", .example = "{\"rank\":32}",
            .help = "Multi-head latent attention (DeepSeek V2 and V3). kv_heads must be equal to heads; qk_norm and "
@@ -174,7 +194,7 @@ const struct qkv_key qkv_attention_keys[] = {
     REAL(qkv_attention_spec, clip, 0, FLT_MAX, "a number greater than 0, or 0 for none", .flags = QKV_KEY_LATER,
          .example = "8",
          .help = "Queries, keys and values are clamped to the range from -clip to clip, after qk_norm and before the "
-                 "rotation. 0 means off. MPT and OLMoE have it."),
+                 "rotation, which qk_norm may also follow. 0 means off. MPT and OLMoE have it."),
     FLAG(qkv_attention_spec, sinks, .flags = QKV_KEY_LATER, .neutral = false,
          .help = "Whether each head has a learned logit that only adds to the denominator of the softmax (gpt-oss)."),
     REAL(qkv_attention_spec, dropout, 0, 1, RATE_TEXT, .flags = RATE_FLAGS, .standard = "null", .example = "0.1",

@@ -52,7 +52,8 @@ static size_t share_nearest(const struct qkv_stack_spec *s, size_t layer) {
     int best = -1;
     for (size_t i = 0; i < layer; i++) {
         const struct qkv_attention_spec *b = &qkv_stack_layer(s, i)->attention;
-        const bool mask = a->causal == b->causal && a->window == b->window && a->window_right == b->window_right;
+        const bool mask = a->causal == b->causal && a->window == b->window && a->window_right == b->window_right &&
+                          a->chunk == b->chunk;
         const int alike = 2 * qkv_position_same(&a->position, &b->position) + mask;
         if (qkv_stack_layer(s, i)->cross_only || alike < best) continue;
         best = alike;

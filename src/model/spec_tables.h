@@ -68,8 +68,8 @@ double qkv_rule_norm_bias(const struct qkv_place *place);
     FLAG(qkv_norm_spec, weight, .flags = QKV_KEY_LATER, .neutral = true, .value = true,                                \
          .help = "Whether the norm has a weight for each channel. Without one it has no bias either."),                \
         FLAG(qkv_norm_spec, bias, .rule = qkv_rule_norm_bias,                                                          \
-             .standard = "true for layernorm with a weight, else false", .example = "false",                           \
-             .help = "Whether the norm has a bias. Only layernorm may have one.")
+             .standard = "true for a layernorm with a weight, else false", .example = "false",                         \
+             .help = "Whether the norm has a bias. An rmsnorm has none.")
 #define NORM_KEYS NORM_KIND, NORM_EPS, NORM_AFFINE
 /* Whether the only kind of layers stands beside the stack's other keys; and what else several tables ask. */
 bool qkv_place_has_one_kind(const struct qkv_place *place);

@@ -59,6 +59,11 @@ struct qkv_tensor *qkv_op_head_norm(struct qkv_tape *tape, struct qkv_tensor *x,
  * x, before or after. */
 struct qkv_tensor *qkv_op_clip(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t width, float limit);
 
+/* Multiplies columns of x in place by the rule's number for each row's position; x itself without a rule. Nothing else
+ * may use x, before or after. */
+struct qkv_tensor *qkv_op_position_scale(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t width,
+                                         const struct qkv_temperature_spec *rule, const int32_t *positions);
+
 /* Rotates the first 2·pairs of D channels of each head of x in place, heads beginning at `column`: row n by entry
  * positions[n] of table (positions, pairs, 2). Nothing else may use x, before or after. */
 struct qkv_tensor *qkv_op_rotate(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t heads, size_t D,
@@ -121,7 +126,7 @@ struct qkv_route_options { /* as in struct qkv_experts_spec */
     enum qkv_expert_scores scores;
     enum qkv_group_score group_score;
     bool normalize;
-    float scale;
+    float scale, margin;
     float balance, z;            /* gradients of the losses, divided by the sequences of their mean; 0: no loss */
     const struct qkv_rows *rows; /* the sequences that the rows belong to; NULL: no losses */
     const int32_t *lengths;      /* where padding is computed: how many rows of a sequence count; NULL: all */
@@ -133,11 +138,12 @@ struct qkv_route_options { /* as in struct qkv_experts_spec */
 struct qkv_tensor *qkv_op_route(struct qkv_tape *tape, struct qkv_tensor *logits, struct qkv_tensor *correction,
                                 const struct qkv_route_options *options, const struct qkv_routing **routing);
 /* x (N, C): Σ over the chosen experts of weight · down(act(up(x))), in the order of experts, (N, C) fp32; kind, gated
- * and limit as in qkv_op_linear_activation. op/weights.h has the weights of experts. */
+ * and limit as in qkv_op_linear_activation; with `inputs`, Σ down(act(up(weight · x))). op/weights.h has the weights
+ * of experts. */
 struct qkv_expert_weights;
 struct qkv_tensor *qkv_op_experts(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weights,
                                   const struct qkv_routing *routing, const struct qkv_expert_weights *experts,
-                                  enum qkv_ffn_kind kind, bool gated, float limit);
+                                  enum qkv_ffn_kind kind, bool gated, float limit, bool inputs);
 /* x (N, C) times sigmoid(gate), gate (N, 1): both fp32. */
 struct qkv_tensor *qkv_op_row_gate(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *gate);
 /* Σ a·b of n numbers, in an order that depends on n alone (row_gate.c). */

@@ -1,11 +1,13 @@
 /* experts: a mixture of feed-forwards, each over the rows that were routed to it.
  *
- * y[n] = Σ weight[n][j] · down(act(up(x[n]))) over the experts chosen[n][j], in the order of experts.
+ * y[n] = Σ weight[n][j] · down(act(up(x[n]))) over the experts chosen[n][j], in the order of experts; or, with
+ * `inputs`, y[n] = Σ down(act(up(weight[n][j] · x[n]))).
  * One expert after the other gathers its rows, so that each of its weights is one product, and adds its results to the
  * rows of y. A row's result depends on no other row, and the numbers in between stay in the caches. Saved for backward:
  * the results of the products up, and their activation.
  * Backward: da = dy·down is the gradient of the activation a without the weight; dweight = a·da + dy·bias, as the
- * result without the weight is down(a); then da and dy are multiplied by the weight. An expert's gradients are sums
+ * result without the weight is down(a); then da and dy are multiplied by the weight. With `inputs` the gradient g of
+ * the expert's input gives dweight = x·g and dx = weight·g. An expert's gradients are sums
  * over its rows in the order of the sequences of these rows. */
 #include "op/linear.h"
 #include "op/weights.h"
@@ -19,6 +21,7 @@ struct experts {
     const struct qkv_expert_weights *weights;
     enum qkv_ffn_kind kind;
     bool gated;
+    bool inputs; /* weights multiply the inputs of experts, and not their results */
     float limit;
     void *hidden, *active; /* (slots, F or 2F), (slots, F) where they are saved; else of one expert */
     bool kept;
@@ -86,13 +89,34 @@ static size_t experts_row(const struct experts *o, size_t i) {
     return (size_t)o->routing->row[o->slot + i];
 }
 
+/* to = scale·from, n numbers. */
+static void experts_scale(const struct experts *o, void *to, const void *from, float scale, size_t n) {
+    float wide[WIDENED];
+    if (o->x->dtype == QKV_F32) {
+        o->kernels->scale(to, false, from, scale, n);
+        return;
+    }
+    for (size_t c = 0, part; c < n; c += part) {
+        part = n - c < WIDENED ? n - c : WIDENED;
+        o->kernels->widen(wide, (const uint16_t *)from + c, part);
+        o->kernels->scale(wide, false, wide, scale, part);
+        o->kernels->narrow((uint16_t *)to + c, wide, part);
+    }
+}
+
 static void experts_gather(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct experts *o = argument;
     const size_t bytes = o->C * qkv_type_size(o->x->dtype);
     for (size_t i = begin; i < end; i++) {
         const size_t n = experts_row(o, i);
-        memcpy((char *)o->gathered + i * bytes, (const char *)o->x->data + n * bytes, bytes);
+        char *row = (char *)o->gathered + i * bytes;
+        const char *x = (const char *)o->x->data + n * bytes;
+        bool first;
+        if (o->inputs)
+            experts_scale(o, row, x, o->scale[experts_choice(o, i, &first)], o->C);
+        else
+            memcpy(row, x, bytes);
         if (o->dy) memcpy(o->out + i * o->C, o->dy + n * o->C, o->C * sizeof(float));
     }
 }
@@ -103,22 +127,24 @@ static void experts_give(void *argument, size_t begin, size_t end, int thread) {
     for (size_t i = begin; i < end; i++) {
         bool first;
         const float scale = o->scale[experts_choice(o, i, &first)];
-        o->kernels->scale(o->y + experts_row(o, i) * o->C, !first, o->out + i * o->C, scale, o->C);
+        o->kernels->scale(o->y + experts_row(o, i) * o->C, !first, o->out + i * o->C, o->inputs ? 1 : scale, o->C);
     }
 }
 
-/* Σ active·dactive of the i-th row. */
-static float experts_inner(const struct experts *o, size_t i) {
-    const struct qkv_linear_rows active = experts_active(o);
-    const float *dactive = o->dactive + i * o->F;
+/* Σ a·b of n numbers, those of a from `row` on. */
+static float experts_inner(const struct experts *o, struct qkv_linear_rows a, size_t row, const float *b, size_t n) {
     float wide[WIDENED], sum = 0;
-    if (active.dtype == QKV_F32) return qkv_dot((const float *)active.data + i * o->F, dactive, o->F);
-    for (size_t f = 0, n; f < o->F; f += n) {
-        n = o->F - f < WIDENED ? o->F - f : WIDENED;
-        o->kernels->widen(wide, (const uint16_t *)active.data + i * o->F + f, n);
-        sum += qkv_dot(wide, dactive + f, n);
+    if (a.dtype == QKV_F32) return qkv_dot((const float *)a.data + row * n, b, n);
+    for (size_t c = 0, part; c < n; c += part) {
+        part = n - c < WIDENED ? n - c : WIDENED;
+        o->kernels->widen(wide, (const uint16_t *)a.data + row * n + c, part);
+        sum += qkv_dot(wide, b + c, part);
     }
     return sum;
+}
+
+static void experts_add_weight(const struct experts *o, size_t choice, float dw) {
+    o->dweights[choice] = o->accumulate_weights ? o->dweights[choice] + dw : dw;
 }
 
 /* Computes the gradient of each row's weight, then multiplies the other gradients by the weight. */
@@ -130,9 +156,9 @@ static void experts_weigh(void *argument, size_t begin, size_t end, int thread) 
         const size_t choice = experts_choice(o, i, &first);
         float *dout = o->out + i * o->C, *dactive = o->dactive + i * o->F;
         if (o->dweights) {
-            float dw = experts_inner(o, i);
+            float dw = experts_inner(o, experts_active(o), i, dactive, o->F);
             if (o->down_bias) dw += qkv_dot(dout, o->down_bias, o->C);
-            o->dweights[choice] = o->accumulate_weights ? o->dweights[choice] + dw : dw;
+            experts_add_weight(o, choice, dw);
         }
         o->kernels->scale(dactive, false, dactive, o->scale[choice], o->F);
         o->kernels->scale(dout, false, dout, o->scale[choice], o->C);
@@ -144,8 +170,12 @@ static void experts_return(void *argument, size_t begin, size_t end, int thread)
     const struct experts *o = argument;
     for (size_t i = begin; i < end; i++) {
         bool first;
-        experts_choice(o, i, &first);
-        o->kernels->scale(o->dx + experts_row(o, i) * o->C, o->accumulate || !first, o->out + i * o->C, 1, o->C);
+        const size_t choice = experts_choice(o, i, &first), n = experts_row(o, i);
+        const float *g = o->out + i * o->C, scale = o->inputs ? o->scale[choice] : 1;
+        if (o->inputs && o->dweights)
+            experts_add_weight(o, choice,
+                               experts_inner(o, (struct qkv_linear_rows){o->x->data, o->x->dtype}, n, g, o->C));
+        if (o->dx) o->kernels->scale(o->dx + n * o->C, o->accumulate || !first, g, scale, o->C);
     }
 }
 
@@ -203,11 +233,12 @@ static enum qkv_status expert_backward(struct qkv_tape *tape, struct experts *o,
                       *down_bias = qkv_tensor_or_null(&o->weights->down[e].bias);
     const struct qkv_row_order *sums = order->of_all ? &order->own : NULL;
     const struct qkv_linear_rows active = experts_active(o);
+    const bool returns = o->dx || (o->inputs && o->dweights); /* the gradient of inputs is wanted */
     o->down_bias = down_bias ? down_bias->data : NULL;
     qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, experts_gather, o);
     enum qkv_status status = qkv_linear_backward_parts(tape, o->out, active, rows, o->dactive, false, down, NULL, NULL,
                                                        NULL, NULL, (struct qkv_linear_carry){0});
-    qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, experts_weigh, o);
+    if (!o->inputs) qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, experts_weigh, o);
     if (!status)
         status = qkv_linear_backward_parts(tape, o->out, active, rows, NULL, false, down, gradients[0], down_bias,
                                            gradients[1], sums, expert_carry(down));
@@ -215,9 +246,9 @@ static enum qkv_status expert_backward(struct qkv_tape *tape, struct experts *o,
     qkv_activation_backward_rows(tape->ctx, o->kind, o->gated, o->limit, o->dhidden, o->dactive, experts_hidden(o),
                                  rows, o->F);
     status = qkv_linear_backward_parts(tape, o->dhidden, experts_at(o->gathered, o->x->dtype, 0, o->C), rows,
-                                       o->dx ? o->out : NULL, false, up, gradients[2], up_bias, gradients[3], sums,
+                                       returns ? o->out : NULL, false, up, gradients[2], up_bias, gradients[3], sums,
                                        expert_carry(up));
-    if (!status && o->dx) qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, experts_return, o);
+    if (!status && returns) qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, experts_return, o);
     return status;
 }
 
@@ -385,10 +416,11 @@ struct qkv_cost qkv_cost_experts(const struct qkv_node *node, bool backward) {
 
 struct qkv_tensor *qkv_op_experts(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weights,
                                   const struct qkv_routing *routing, const struct qkv_expert_weights *experts,
-                                  enum qkv_ffn_kind kind, bool gated, float limit) {
+                                  enum qkv_ffn_kind kind, bool gated, float limit, bool inputs) {
     struct experts *o = x && weights && !tape->status ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) return NULL;
-    *o = (struct experts){.routing = routing, .weights = experts, .kind = kind, .gated = gated, .limit = limit};
+    *o = (struct experts){
+        .routing = routing, .weights = experts, .kind = kind, .gated = gated, .inputs = inputs, .limit = limit};
     struct qkv_node node = qkv_tape_node(tape, QKV_OPERATOR_experts, o);
     node.inputs[X] = x;
     node.inputs[WEIGHTS] = weights;

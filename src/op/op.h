@@ -153,6 +153,7 @@ struct qkv_operator {
     X(head_linear)                                                                                                     \
     X(head_norm)                                                                                                       \
     X(clip)                                                                                                            \
+    X(position_scale)                                                                                                  \
     X(attend)                                                                                                          \
     X(distance_bias)                                                                                                   \
     X(activation)                                                                                                      \

@@ -3,7 +3,8 @@
  * logits (N, E) → weights (N, k), and struct qkv_routing. Scores p of a row: the softmax of its logits, the sigmoid of
  * each logit, or the logits themselves. A row chooses the k experts with the largest p + correction, of equal ones the
  * lower index; with groups, out of the best groups only. Weights, the best expert first: p of the chosen, if normalised
- * over their sum (of sigmoids plus 1e-20); or the softmax of the chosen logits; times a scale.
+ * over their sum (of sigmoids plus 1e-20); or the softmax of the chosen logits; or, as sparsemixer (Liu et al. 2024),
+ * that of the logits near the chosen one that are not chosen before; times a scale.
  *
  * Backward goes through p of the chosen experts (the choice itself has no slope), and adds the gradients of two losses.
  * The balance loss is balance · E/(k·T) · Σ_e c_e · mean of q_e over the T rows of each sequence: c_e counts the
@@ -73,6 +74,26 @@ static void route_groups(const struct route *o, float *scores, float *groups) {
         for (size_t e = 0; e < each && groups[g] > -INFINITY; e++) scores[g * each + e] = -INFINITY;
 }
 
+/* Whether expert e counts for the weight of the j-th chosen one: it is not chosen before, and its logit is near. */
+static bool route_is_near(const struct route *o, const float *logits, const int32_t *chosen, size_t j, size_t e) {
+    const float c = logits[chosen[j]], s = logits[e], size = fabsf(s) > c ? fabsf(s) : c;
+    for (size_t i = 0; i < j; i++)
+        if ((size_t)chosen[i] == e) return false;
+    return c - s <= o->options.margin * size || e == (size_t)chosen[j];
+}
+
+/* The probabilities of the experts that count for the j-th chosen one, in order. Returns that of the chosen one. */
+static float route_mix(const struct route *o, const float *logits, const int32_t *chosen, size_t j, float *near) {
+    size_t n = 0, own = 0;
+    for (size_t e = 0; e < o->routing.experts; e++) {
+        if (!route_is_near(o, logits, chosen, j, e)) continue;
+        if (e == (size_t)chosen[j]) own = n;
+        near[n++] = logits[e];
+    }
+    o->kernels->softmax_scaled(near, near, o->kernels->log_sum_exp(near, n), 1, 0, n);
+    return near[own];
+}
+
 static void route_choose(const struct route *o, const float *p, float *scores, float *groups, int32_t *chosen) {
     const size_t E = o->routing.experts;
     if (o->correction)
@@ -87,8 +108,8 @@ static void route_choose(const struct route *o, const float *p, float *scores, f
     }
 }
 
-/* Computes the weights before the scale. Returns the divisor of the normalisation. */
-static float route_weigh(const struct route *o, const float *p, const int32_t *chosen, float *weights) {
+/* Computes the weights before the scale; `near` has room for E numbers. Returns the divisor of the normalisation. */
+static float route_weigh(const struct route *o, const float *p, const int32_t *chosen, float *weights, float *near) {
     const size_t k = o->routing.top_k;
     float sum = 0;
     for (size_t j = 0; j < k; j++) weights[j] = p[chosen[j]];
@@ -96,7 +117,9 @@ static float route_weigh(const struct route *o, const float *p, const int32_t *c
         o->kernels->softmax_scaled(weights, weights, o->kernels->log_sum_exp(weights, k), 1, 0, k);
         return 1;
     }
-    if (!o->options.normalize) return 1;
+    if (o->options.scores == QKV_EXPERT_SCORES_SPARSEMIXER)
+        for (size_t j = 0; j < k; j++) weights[j] = route_mix(o, p, chosen, j, near);
+    if (!o->options.normalize || o->options.scores == QKV_EXPERT_SCORES_SPARSEMIXER) return 1;
     for (size_t j = 0; j < k; j++) sum += weights[j];
     if (o->options.scores == QKV_EXPERT_SCORES_SIGMOID) sum += 1e-20F;
     for (size_t j = 0; j < k; j++) weights[j] /= sum;
@@ -124,7 +147,7 @@ static void route_forward_rows(void *argument, size_t begin, size_t end, int thr
         }
         route_scores(o, p, logits);
         route_choose(o, p, scores, groups, chosen);
-        route_weigh(o, p, chosen, o->weights + n * k);
+        route_weigh(o, p, chosen, o->weights + n * k, scores);
         o->kernels->scale(o->weights + n * k, false, o->weights + n * k, o->options.scale, k);
     }
 }
@@ -179,6 +202,16 @@ static void route_through_share(float *dlogits, const float *s, const float *dq,
     for (size_t e = 0; e < E; e++) dlogits[e] += (dq[e] - inner) / sum * s[e] * (1 - s[e]);
 }
 
+/* dlogits += the gradient through the j-th weight of sparsemixer, from dw, the gradient of the scaled weight. */
+static void route_unmix(const struct route *o, float *dlogits, const float *logits, const int32_t *chosen, size_t j,
+                        float dw, float *near) {
+    const float own = route_mix(o, logits, chosen, j, near) * o->options.scale * dw;
+    for (size_t e = 0, n = 0; e < o->routing.experts; e++) {
+        if (!route_is_near(o, logits, chosen, j, e)) continue;
+        dlogits[e] += own * ((e == (size_t)chosen[j]) - near[n++]);
+    }
+}
+
 static size_t route_sequence(const struct route *o, size_t n) {
     return (size_t)o->options.rows->place[n] / o->options.rows->T;
 }
@@ -210,15 +243,17 @@ static void route_losses(const struct route *o, size_t n, float *dlogits, float 
 static void route_backward_rows(void *argument, size_t begin, size_t end, int thread) {
     const struct route *o = argument;
     const size_t E = o->routing.experts, k = o->routing.top_k;
-    float *p = o->scores + (size_t)thread * (4 * E + k), *dp = p + E, *sum = dp + E, *v = sum + E;
+    float *p = o->scores + (size_t)thread * (4 * E + k), *dp = p + E, *near = dp + E, *v = near + E;
     for (size_t n = begin; n < end; n++) {
         const int32_t *chosen = o->routing.chosen + n * k;
         float *dlogits = o->dlogits + n * E;
         route_scores(o, p, o->logits + n * E);
-        const float total = route_weigh(o, p, chosen, v);
+        const float total = route_weigh(o, p, chosen, v, near);
         route_unweigh(o, dp, chosen, v, o->dweights + n * k, total);
         if (!o->accumulate) memset(dlogits, 0, E * sizeof *dlogits);
-        if (o->options.scores == QKV_EXPERT_SCORES_SOFTMAX)
+        if (o->options.scores == QKV_EXPERT_SCORES_SPARSEMIXER)
+            for (size_t j = 0; j < k; j++) route_unmix(o, dlogits, p, chosen, j, o->dweights[n * k + j], near);
+        else if (o->options.scores == QKV_EXPERT_SCORES_SOFTMAX)
             route_through_softmax(dlogits, p, dp, E);
         else if (o->options.scores == QKV_EXPERT_SCORES_SIGMOID)
             for (size_t j = 0; j < k; j++) dlogits[chosen[j]] += dp[chosen[j]] * p[chosen[j]] * (1 - p[chosen[j]]);

@@ -154,6 +154,7 @@ struct qkv_step_frame_starts {
 struct qkv_step_intervals {
     int32_t *lo, *hi;
     const struct qkv_mask *mask; /* of the host; its arrays are not */
+    int64_t chunk;               /* positions of a chunk, whose queries see keys of the chunk only; 0: one chunk */
     const int32_t *place;        /* (N): b·Tq + t of each query; NULL: its number */
     size_t N;
 };

@@ -21,7 +21,7 @@ more['smollm3_windows'] = ('SmolLM3ForCausalLM', hf.FAMILIES['smollm3'][1] | dic
 more['mt5'] = ('MT5ForConditionalGeneration', hf.t5 | dict(feed_forward_proj='gated-gelu'), 'seq2seq')
 more['xlm-roberta'] = ('XLMRobertaForMaskedLM', hf.FAMILIES['roberta'][1], 'mlm')
 more['llama_yarn'] = ('LlamaForCausalLM', hf.llama | dict(rope_parameters=dict(rope_type='yarn', rope_theta=10000.0, factor=4.0, original_max_position_embeddings=8)), 'lm')
-more |= {k: v for k, v in hf.MORE.items() if v[2] in ('lm', 'mlm', 'seq2seq', 'bare')}
+more |= {k: v for k, v in hf.MORE.items() if v[2] in ('lm', 'mlm', 'seq2seq', 'bare') and not k.endswith('_parts')}
 SKIP = ('architectures', 'model_type', 'transformers_version', 'id2label', 'label2id', 'torch_dtype', 'dtype', '_name_or_path')
 def others(key, v, kw):
     if key == 'layer_types': return [['full_attention' if x == 'sliding_attention' else 'sliding_attention' for x in v], ['chunked_attention'] * len(v), v + v]

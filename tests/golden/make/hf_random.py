@@ -300,6 +300,24 @@ def r_xglm(d):
         bos_token_id=0, eos_token_id=2, decoder_start_token_id=2), 'lm'
 def r_biogpt(d): return 'BioGptForCausalLM', plain(bert(d), 'type_vocab_size') | dict(scale_embedding=d.flag(), pad_token_id=d.pick(0, 1)), 'lm'
 def r_codegen(d): return 'CodeGenForCausalLM', gpt(d, rotary_dim=d.pick(2, 4)) | dict(n_head=4, n_embd=d.pick(16, 32)), 'lm'
+def part_of(d, kw):   # a rotation of part of a head
+    kw['partial_rotary_factor'] = d.pick(1.0, 0.5); rotation(d, kw, int(kw['head_dim'] * kw['partial_rotary_factor']) // 2 * 2)
+    if 'rope_parameters' in kw: kw['rope_parameters']['partial_rotary_factor'] = kw.pop('partial_rotary_factor')
+def r_nemotron(d):
+    kw = llama_like(d, 'norm_eps') | dict(attention_bias=d.flag(), mlp_bias=d.flag(), head_dim=d.pick(4, 8, 16)); part_of(d, kw); return 'NemotronForCausalLM', kw, 'lm'
+def r_ministral3(d):
+    kw = plain(llama_like(d), 'x') | dict(sliding_window=d.pick(None, 3, 40)); kw['rope_parameters'] = yarn(d, d.pick(3, 8)) | dict(rope_theta=d.pick(10000.0, 500.0), llama_4_scaling_beta=d.pick(0.1, 0.5)); return 'Ministral3ForCausalLM', kw, 'lm'
+def r_llama4(d):
+    kw = llama_like(d) | dict(num_hidden_layers=d.whole(2, 4), head_dim=d.pick(4, 8), intermediate_size=d.pick(4, 7), intermediate_size_mlp=d.pick(5, 8), num_local_experts=d.pick(2, 3), num_experts_per_tok=d.pick(1, 2), interleave_moe_layer_step=d.whole(1, 2), no_rope_layer_interval=d.whole(2, 3),
+        attention_chunk_size=d.pick(None, 4, 7), floor_scale=d.pick(2, 5), attn_scale=d.real(0.1, 0.6), use_qk_norm=d.flag(), attn_temperature_tuning=d.flag(), attention_bias=d.flag()); rotation(d, kw); return 'Llama4ForCausalLM', kw, 'lm'
+def r_phimoe(d):
+    kw = llama_like(d) | dict(num_local_experts=d.pick(3, 5), num_experts_per_tok=2, router_jitter_noise=d.real(0.01, 0.4), attention_bias=d.flag(), lm_head_bias=d.flag(), intermediate_size=d.pick(5, 9), sliding_window=d.pick(None, 5)); kw['rope_theta'] = d.pick(10000.0, 500.0)
+    if not kw['lm_head_bias']: return 'PhimoeForCausalLM', kw, 'lm'
+    return 'PhimoeForCausalLM', kw | dict(tie_word_embeddings=False), 'lm'
+def r_hunyuan(d):
+    kw = llama_like(d) | dict(attention_bias=d.flag()); rotation(d, kw)
+    if d.flag(): kw = plain(kw, 'rope_scaling', 'rope_parameters') | dict(rope_scaling=dict(type='dynamic', factor=1.0, alpha=d.pick(10.0, 1000.0)))
+    return 'HunYuanDenseV1ForCausalLM', kw, 'lm'
 FAMILIES = {k[2:]: f for k, f in list(globals().items()) if k.startswith('r_')}
 
 # ---- cases ------------------------------------------------------------------------------------------------------------------------------------------------
