@@ -4,7 +4,7 @@
 /* labels: numeric */
 #include "engine_pairs.h"
 
-enum { REQUESTS = 12, SIZE = PAIR_CONTEXT, TOKENS = 120, ANSWERS = 2 };
+enum { REQUESTS = 12, SIZE = 240, TOKENS = 100, ANSWERS = 2 };
 
 static const char llama[] =
     "\"decoder\": {\"layers\": 2, \"norm\": {\"kind\": \"rmsnorm\"}, \"attention\": {\"heads\": 2, \"kv_heads\": 1, "
