@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli_serve.h"
+#include "cli_serve_http.h"
 
 static const struct cli_serve_options defaults = {.host = "127.0.0.1",
                                                   .port = 8080,
@@ -337,6 +337,7 @@ static int serve(const struct cli_serve_options *o, const char *const *words, si
     if (!code) code = serve_keys(&s);
     if (!code && !(s.open_by_key = calloc(s.key_count + 1, sizeof *s.open_by_key))) code = cli_failed("out of memory");
     if (!code) code = serve_enough(o, cli_memory_now());
+    if (!code) code = cli_http_open();
     if (!code) code = cli_serve_bind(&s);
     for (size_t i = 0; i < count && !code; i++) code = serve_load(&s, &s.models[i]);
     if (!code) code = serve_engines(&s);
@@ -353,14 +354,6 @@ static int serve(const struct cli_serve_options *o, const char *const *words, si
         "again");
 }
 #endif
-
-const char *cli_serve_library(void) {
-#ifdef QKV_MICROHTTPD
-    return "libmicrohttpd " QKV_MICROHTTPD;
-#else
-    return NULL;
-#endif
-}
 
 static int serve_command(const void *values, const char *const *words, size_t count) {
     const struct cli_serve_options *o = values;

@@ -1,9 +1,8 @@
 /* serve_calls.c: calls of "qkv serve": lists of them, their answers, and their end. All is done under the lock of the
  * server. */
-#include "cli_serve.h"
+#include "cli_serve_http.h"
 
 #ifdef QKV_MICROHTTPD
-#include <microhttpd.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +69,7 @@ void cli_call_leave(struct cli_call *c) {
 void cli_call_wake(struct cli_call *c) {
     if (!c->suspended || !c->connection) return;
     c->suspended = false;
-    MHD_resume_connection(c->connection);
+    cli_http.resume_connection(c->connection);
 }
 
 bool cli_call_gone(const struct cli_call *c) {

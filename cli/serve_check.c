@@ -1,11 +1,10 @@
 /* serve_check.c: what every request of "qkv serve" must pass: where it comes from, its path, its key, and room for it
  * and for its body. */
-#include "cli_serve.h"
+#include "cli_serve_http.h"
 
 #ifdef QKV_MICROHTTPD
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -60,7 +59,7 @@ static bool key_same(const char *own, const char *given) {
 }
 
 static bool check_key(struct cli_call *c, void *connection, struct cli_api_error *error) {
-    const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
+    const char *header = cli_http.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
     if (!c->server->key_count) return true;
     if (header && !strncasecmp(header, "Bearer ", 7))
         for (size_t i = 0; i < c->server->key_count; i++)
@@ -74,8 +73,8 @@ static bool check_key(struct cli_call *c, void *connection, struct cli_api_error
 }
 
 static bool check_origin(struct cli_call *c, void *connection, struct cli_api_error *error) {
-    const char *origin = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Origin");
-    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+    const char *origin = cli_http.lookup_connection_value(connection, MHD_HEADER_KIND, "Origin");
+    const char *host = cli_http.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
     if (!host || !host_allowed(c->server, host)) {
         cli_api_refuse(error, "",
                        host ? "Host %.80s is no name of this server; begin it with --allow-host to allow that"
@@ -129,7 +128,7 @@ static bool check_route(struct cli_call *c, const char *url, const char *method,
 bool cli_serve_room(struct cli_call *c, void *connection, struct cli_api_error *error) {
     struct cli_server *s = c->server;
     const struct cli_serve_options *o = s->options;
-    const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
+    const char *length = cli_http.lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
     if (s->stopping) {
         cli_api_refuse(error, "", "the server stops");
     } else if (length && (strlen(length) > 15 || atoll(length) > o->body << 20)) {

@@ -1,11 +1,10 @@
 /* serve_http.c: the network's thread of "qkv serve": connections, what every request must pass, and answers. */
-#include "cli_serve.h"
+#include "cli_serve_http.h"
 
 #ifdef QKV_MICROHTTPD
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
-#include <microhttpd.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -34,24 +33,24 @@ enum {
 static void response_headers(const struct cli_call *c, struct MHD_Response *r) {
     char seconds[24];
     const char *origin = cli_call_origin(c);
-    if (c->type) MHD_add_response_header(r, "Content-Type", c->type);
-    if (c->allow) MHD_add_response_header(r, "Allow", c->allow);
-    if (c->status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
-    if (c->status == 504) MHD_add_response_header(r, "X-Should-Retry", "false");
-    MHD_add_response_header(r, "X-Request-Id", c->id);
-    MHD_add_response_header(r, "Cache-Control", "no-store");
-    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
-    if (c->page) MHD_add_response_header(r, "Content-Security-Policy", PAGE_POLICY);
+    if (c->type) cli_http.add_response_header(r, "Content-Type", c->type);
+    if (c->allow) cli_http.add_response_header(r, "Allow", c->allow);
+    if (c->status == 401) cli_http.add_response_header(r, "WWW-Authenticate", "Bearer");
+    if (c->status == 504) cli_http.add_response_header(r, "X-Should-Retry", "false");
+    cli_http.add_response_header(r, "X-Request-Id", c->id);
+    cli_http.add_response_header(r, "Cache-Control", "no-store");
+    cli_http.add_response_header(r, "X-Content-Type-Options", "nosniff");
+    if (c->page) cli_http.add_response_header(r, "Content-Security-Policy", PAGE_POLICY);
     snprintf(seconds, sizeof seconds, "%d", c->retry);
-    if (c->retry) MHD_add_response_header(r, "Retry-After", seconds);
+    if (c->retry) cli_http.add_response_header(r, "Retry-After", seconds);
     if (!origin) return;
-    MHD_add_response_header(r, "Access-Control-Allow-Origin", origin);
-    MHD_add_response_header(r, "Vary", "Origin");
-    MHD_add_response_header(r, "Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
+    cli_http.add_response_header(r, "Access-Control-Allow-Origin", origin);
+    cli_http.add_response_header(r, "Vary", "Origin");
+    cli_http.add_response_header(r, "Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
     if (strcmp(c->method, "OPTIONS") != 0) return;
-    MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-    MHD_add_response_header(r, "Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id");
-    MHD_add_response_header(r, "Access-Control-Max-Age", "600");
+    cli_http.add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+    cli_http.add_response_header(r, "Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id");
+    cli_http.add_response_header(r, "Access-Control-Max-Age", "600");
 }
 
 /* Gives what is there of a stream; where there is nothing, the connection sleeps until it is woken. */
@@ -67,7 +66,7 @@ static ssize_t stream_read(void *user, uint64_t position, char *buffer, size_t m
     const bool ends = !size && c->whole;
     if (!size && !ends) {
         c->suspended = true;
-        MHD_suspend_connection(c->connection);
+        cli_http.suspend_connection(c->connection);
     }
     pthread_mutex_unlock(&c->server->lock);
     return ends ? MHD_CONTENT_READER_END_OF_STREAM : (ssize_t)size;
@@ -77,16 +76,16 @@ static ssize_t stream_read(void *user, uint64_t position, char *buffer, size_t m
 static enum MHD_Result call_respond(struct cli_call *c, struct MHD_Connection *connection) {
     struct MHD_Response *r;
     if (c->streams) {
-        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, stream_read, c, NULL);
+        r = cli_http.create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, stream_read, c, NULL);
     } else {
-        r = MHD_create_response_from_buffer(c->out.size, c->out.data, MHD_RESPMEM_MUST_FREE);
+        r = cli_http.create_response_from_buffer(c->out.size, c->out.data, MHD_RESPMEM_MUST_FREE);
         if (r) c->out = (struct cli_bytes){0};
     }
     if (!r) return MHD_NO;
     c->answered = true;
     response_headers(c, r);
-    const enum MHD_Result done = MHD_queue_response(connection, (unsigned)c->status, r);
-    MHD_destroy_response(r);
+    const enum MHD_Result done = cli_http.queue_response(connection, (unsigned)c->status, r);
+    cli_http.destroy_response(r);
     return done;
 }
 
@@ -99,8 +98,9 @@ static enum MHD_Result call_refuse(struct cli_call *c, struct MHD_Connection *co
 /* ---- the handler ------------------------------------------------------------------------------------------------- */
 
 static void call_address(struct cli_call *c, struct MHD_Connection *connection) {
-    const union MHD_ConnectionInfo *client = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    const union MHD_ConnectionInfo *fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *client =
+        cli_http.get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const union MHD_ConnectionInfo *fd = cli_http.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     c->socket = fd ? fd->connect_fd : -1;
     if (!client || getnameinfo(client->client_addr, sizeof(struct sockaddr_storage), c->address, sizeof c->address,
                                NULL, 0, NI_NUMERICHOST))
@@ -109,7 +109,7 @@ static void call_address(struct cli_call *c, struct MHD_Connection *connection) 
 
 /* The id of a request: the client's, if it is a plain name. */
 static void call_name(struct cli_call *c, struct MHD_Connection *connection) {
-    const char *given = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "X-Request-Id");
+    const char *given = cli_http.lookup_connection_value(connection, MHD_HEADER_KIND, "X-Request-Id");
     size_t size = 0;
     while (given && given[size] && size < sizeof c->id &&
            (isalnum((unsigned char)given[size]) || strchr("-_.", given[size])))
@@ -162,7 +162,7 @@ static enum MHD_Result call_end(struct cli_call *c, struct MHD_Connection *conne
     if (c->route->queued) cli_call_count(c, true);
     c->worked = false;
     c->suspended = true;
-    MHD_suspend_connection(connection);
+    cli_http.suspend_connection(connection);
     cli_calls_put(&c->server->read, c);
     pthread_cond_signal(&c->server->to_read);
     return MHD_YES;
@@ -273,21 +273,21 @@ int cli_serve_bind(struct cli_server *s) {
 }
 
 int cli_serve_listen(struct cli_server *s) {
-    s->daemon =
-        MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL,
-                         handle, s, MHD_OPTION_EXTERNAL_LOGGER, be_silent, NULL, MHD_OPTION_LISTEN_SOCKET, s->socket,
-                         MHD_OPTION_NOTIFY_COMPLETED, handle_end, s, MHD_OPTION_CONNECTION_LIMIT, connections_most(),
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SECONDS_SILENT, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                         (size_t)HEADERS_MAX, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+    s->daemon = cli_http.start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
+                                      NULL, NULL, handle, s, MHD_OPTION_EXTERNAL_LOGGER, be_silent, NULL,
+                                      MHD_OPTION_LISTEN_SOCKET, s->socket, MHD_OPTION_NOTIFY_COMPLETED, handle_end, s,
+                                      MHD_OPTION_CONNECTION_LIMIT, connections_most(), MHD_OPTION_CONNECTION_TIMEOUT,
+                                      (unsigned)SECONDS_SILENT, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADERS_MAX,
+                                      MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
     return s->daemon ? CLI_DONE : cli_failed("cannot begin to listen: %s", cli_error_text(errno));
 }
 
 void cli_serve_quiesce(struct cli_server *s) {
-    if (s->daemon) MHD_quiesce_daemon(s->daemon);
+    if (s->daemon) cli_http.quiesce_daemon(s->daemon);
 }
 
 void cli_serve_close(struct cli_server *s) {
-    if (s->daemon) MHD_stop_daemon(s->daemon);
+    if (s->daemon) cli_http.stop_daemon(s->daemon);
     if (s->socket >= 0) close(s->socket);
     s->daemon = NULL;
     s->socket = -1;
