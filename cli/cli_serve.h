@@ -90,7 +90,7 @@ struct cli_server {
         int64_t port, rows, context, tokens, memory, queue, each, body, seconds, grace;
         struct cli_texts set;
         struct cli_sampling sampling;
-        bool ignore_fields, quiet;
+        bool ignore_fields, json;
         struct cli_common common;
     } * options;
     struct cli_served *models;
@@ -146,6 +146,8 @@ const char *cli_call_origin(const struct cli_call *call);
 void cli_call_wake(struct cli_call *call);
 /* Answers a call with an error. A stream that has begun tells it as an event. */
 void cli_call_fail(struct cli_call *call, const struct cli_api_error *error);
+/* Begins the JSON of an answer. */
+struct qkv_json cli_serve_json(void);
 /* Sends the text of an answer. */
 void cli_call_answer(struct cli_call *call, const char *type, struct qkv_json *text);
 /* No other thread has the call any more: it may be freed by this. */
@@ -164,7 +166,6 @@ void *cli_serve_reader(void *server);
 void *cli_serve_engine(void *server);
 /* Finds the model that a request names, the first one if it names none; NULL: *error. */
 struct cli_served *cli_serve_model(struct cli_server *server, const json_t *body, struct cli_api_error *error);
-struct qkv_json cli_serve_json(void);
 
 /* ---- what is counted (serve_metrics.c) --------------------------------------------------------------------------- */
 

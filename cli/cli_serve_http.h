@@ -1,5 +1,5 @@
-/* cli_serve_http.h: the functions of libmicrohttpd. The library is opened when a server begins: it brings others, for TLS,
- * which no other command needs to have in memory. */
+/* cli_serve_http.h: the functions of libmicrohttpd. The library is opened when a server begins: it brings others, for
+ * TLS, which no other command needs to have in memory. */
 #ifndef QKV_CLI_SERVE_HTTP_H
 #define QKV_CLI_SERVE_HTTP_H
 

@@ -58,7 +58,7 @@ const struct cli_command *cli_command_find(const char *name) {
 void cli_print_overview(void) {
     const struct cli_command *command;
     printf("qkv %s: transformers in C, described as data, trained and run on this machine\n\n"
-           "usage:\n  qkv COMMAND [options]\n  qkv help COMMAND   describes a command and its options\n"
+           "usage: qkv COMMAND [options]\n  qkv help COMMAND   describes a command and its options\n"
            "  qkv help spec      describes the keys of a model; qkv help files, its files\n"
            "  qkv help --format bash|zsh|fish|man   prints completions or a manual page\n",
            qkv_version());

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli_serve_http.h"
 
@@ -71,6 +72,7 @@ static const struct cli_option options[] = {
               .subject = "network"),
     SERVE_ROW(CLI_TEXT, "log", "KIND", log, .choice = cli_choose_log,
               .help = "a line for each request on standard error: {}", .subject = "output"),
+    CLI_JSON(struct cli_serve_options, "the address, the models and their memory"),
     CLI_SAMPLING_WITHOUT_SEED(struct cli_serve_options),
     CLI_MODEL(struct cli_serve_options),
     CLI_CACHE(struct cli_serve_options),
@@ -182,6 +184,29 @@ static int serve_engines(struct cli_server *s) {
     return CLI_DONE;
 }
 
+/* The plan as JSON, a line: programs begin to ask when they have read it. */
+static void serve_tell_json(const struct cli_server *s, const char *address, size_t memory) {
+    struct qkv_json out = cli_json_stream(stdout);
+    qkv_json_begin(&out, '{');
+    qkv_json_put_text(&out, "address", address);
+    qkv_json_put_count(&out, "memory", memory);
+    qkv_json_key(&out, "models");
+    qkv_json_begin(&out, '[');
+    for (size_t i = 0; i < s->model_count; i++) {
+        const struct qkv_engine_state *e = &s->models[i].state;
+        qkv_json_begin(&out, '{');
+        qkv_json_put_text(&out, "id", s->models[i].name);
+        qkv_json_put_count(&out, "rows", e->rows);
+        qkv_json_put_count(&out, "context", e->context);
+        qkv_json_put_count(&out, "cache_tokens", e->pages * e->page_positions);
+        qkv_json_put_count(&out, "memory", e->memory);
+        qkv_json_end(&out, '}');
+    }
+    qkv_json_end(&out, ']');
+    qkv_json_end(&out, '}');
+    cli_json_end(&out);
+}
+
 static void serve_tell(const struct cli_server *s) {
     const struct cli_serve_options *o = s->options;
     char text[3][CLI_NUMBER];
@@ -198,14 +223,20 @@ static void serve_tell(const struct cli_server *s) {
                 s->models[i].name, e->rows, e->context, cli_bytes(text[0], e->memory),
                 cli_grouped(text[1], e->pages * e->page_positions));
     }
-    cli_say("at most %s of memory: models as loaded, caches and steps, %s for the network",
-            cli_bytes(text[0], o->memory && all < (size_t)o->memory << 20 ? (size_t)o->memory << 20 : all),
+    if (o->memory && all < (size_t)o->memory << 20) all = (size_t)o->memory << 20;
+    cli_say("at most %s of memory: models as loaded, caches and steps, %s for the network", cli_bytes(text[0], all),
             cli_bytes(text[1], serve_reserve(o)));
     if (!strcmp(o->host, "127.0.0.1") || !strcmp(o->host, "localhost") || !strcmp(o->host, "::1"))
         cli_say("it listens on this machine alone (--host 0.0.0.0: on all networks)");
     else if (!s->key_count)
         cli_say("it listens on %s, and everybody who reaches that can use it (--keys FILE)", o->host);
-    printf(strchr(o->host, ':') ? "http://[%s]:%d\n" : "http://%s:%d\n", o->host, s->port);
+    char address[320];
+    snprintf(address, sizeof address, strchr(o->host, ':') ? "http://[%.255s]:%d" : "http://%.255s:%d", o->host,
+             s->port);
+    if (o->json)
+        serve_tell_json(s, address, all);
+    else
+        printf("%s\n", address);
     fflush(stdout);
 }
 
@@ -334,6 +365,8 @@ static int serve(const struct cli_serve_options *o, const char *const *words, si
     if (!s.models) code = cli_failed("out of memory");
     for (size_t i = 0; i < count && !code; i++) s.models[i].path = words[i];
     if (!code) code = serve_names(&s);
+    for (size_t i = 0; i < count && !code; i++)
+        if (access(words[i], R_OK)) code = cli_failed("cannot read %s: %s", words[i], cli_error_text(errno));
     if (!code) code = serve_keys(&s);
     if (!code && !(s.open_by_key = calloc(s.key_count + 1, sizeof *s.open_by_key))) code = cli_failed("out of memory");
     if (!code) code = serve_enough(o, cli_memory_now());

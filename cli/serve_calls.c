@@ -90,6 +90,10 @@ void cli_call_answer(struct cli_call *c, const char *type, struct qkv_json *text
     cli_call_wake(c);
 }
 
+struct qkv_json cli_serve_json(void) {
+    return (struct qkv_json){.style = QKV_JSON_SPACED};
+}
+
 static void error_json(struct qkv_json *out, const struct cli_api_error *error) {
     qkv_json_begin(out, '{');
     qkv_json_key(out, "error");

@@ -4,10 +4,6 @@
 #ifdef QKV_MICROHTTPD
 #include <string.h>
 
-struct qkv_json cli_serve_json(void) {
-    return (struct qkv_json){.style = QKV_JSON_SPACED};
-}
-
 static const char *served_name(const void *list, size_t i) {
     return ((const struct cli_served *)list)[i].name;
 }

@@ -92,7 +92,9 @@ static void attention_has_the_mask_of_its_prefix(void **state) {
                                           .lengths = p.s.lengths,
                                           .prefix = p.prefix,
                                           .window = kind->attention.window};
+            const size_t chunk = kind->attention.chunk ? (size_t)kind->attention.chunk : T;
             assert_int_equal(qkv_mask_dense(p.s.ctx, &mask, dense), QKV_OK);
+            for (size_t n = 0; n < (size_t)B * T * T; n++) dense[n] &= n / T % T / chunk == n % T / chunk;
             for (size_t b = 0; b < B; b++) {
                 assert_int_equal(qkv_pass_weights(pass, a, QKV_ATTENTION_SCORES, b, 1, 0, T, scores), QKV_OK);
                 for (size_t n = 0; n < (size_t)T * T; n++) /* past the length there is no query */
@@ -113,7 +115,8 @@ static void what_comes_later_changes_no_score_and_a_prefix_changes_all_of_itself
         bool window = false;
         prefixed_start(&p, 200 + i, &exact);
         const struct qkv_stack_spec *stack = &qkv_model_spec(p.s.model)->decoder;
-        for (int k = 0; k < stack->kind_count; k++) window = window || stack->kinds[k].attention.window;
+        for (int k = 0; k < stack->kind_count; k++)
+            window |= stack->kinds[k].attention.window || stack->kinds[k].attention.chunk;
         struct qkv_pass *pass = prefix_pass(&p.s, p.s.model, QKV_OPTIONS(qkv_pass_options, .logits = true));
         forward(&p.s, pass);
         float *before = copy_output(pass);

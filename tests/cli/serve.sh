@@ -275,8 +275,10 @@ grep -qE "^$start, \"prompt_tokens\": [1-9]" all.err ||
 
 # ---- keys and limits ----
 printf 'first-key\nsecond-key\n' >keys.txt
-serve keys run --keys keys.txt --each 1 --queue 1 --rows 1 --memory 400M --log none --allow-origin https://a.example \
+serve keys run --json --keys keys.txt --each 1 --queue 1 --rows 1 --memory 400M --log none --allow-origin https://a.example \
     --allow-host qkv.example
+grep -qE '^\{"address": "http://127.0.0.1:[0-9]+", "memory": 419430400, "models": \[\{"id": "run", "rows": 1, ' keys.out ||
+    fail "no plan as JSON"
 post $c '{"prompt":"a"}'
 expect 401 'wants a key'
 post $c '{"prompt":"a"}' 'Authorization: Bearer first-kex'

@@ -7,7 +7,7 @@ serve() {
     "$QKV" serve "$@" --port 0 >"$name.out" 2>"$name.err" </dev/null &
     server=$!
     eventually serving "$name" || { fail "the server $name does not begin"; sed 's/^/    /' "$name.err"; finish; }
-    port=$(sed -E 's/.*:([0-9]+)$/\1/' "$name.out")
+    port=$(sed -E 's|.*http://127.0.0.1:([0-9]+).*|\1|' "$name.out")
 }
 serving() { [ -s "$1.out" ] || ! kill -0 "$server" 2>/dev/null; }
 
