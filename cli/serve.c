@@ -1,8 +1,10 @@
 /* serve.c: "qkv serve" answers requests over HTTP with models: what it loads, how memory is divided, how it ends. */
+#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -100,6 +102,40 @@ static char *served_name(const char *path) {
         if (size - from > strlen(ends[i]) && !strncmp(path + size - strlen(ends[i]), ends[i], strlen(ends[i])))
             size -= strlen(ends[i]);
     return strndup(path + from, size - from);
+}
+
+/* Whether a text is a site, as browsers name it in Origin: https://example.org:8080. */
+static bool is_origin(const char *text) {
+    const char *host = strstr(text, "://");
+    if (!strcmp(text, "*")) return true;
+    if (!host || host == text || !host[3]) return false;
+    for (const char *c = text; *c; c++)
+        if ((unsigned char)*c <= ' ' || *c == 127 || (c > host + 2 && *c == '/')) return false;
+    return true;
+}
+
+static bool is_name(const char *text) {
+    size_t size = 0;
+    while (isalnum((unsigned char)text[size]) || (text[size] && strchr("-_.:", text[size]))) size++;
+    return size && !text[size] && size < 256;
+}
+
+/* Checks the texts of the command line that nothing else does. */
+static int serve_check(const struct cli_serve_options *o) {
+    if (!is_name(o->host) || !o->host[strcspn(o->host, ".:abcdefghijklmnopqrstuvwxyz")])
+        return cli_usage("--host is \"%.80s\"; it is an address, such as 127.0.0.1, or a name", o->host);
+    for (size_t i = 0; i < o->allow_origin.count; i++)
+        if (!is_origin(o->allow_origin.items[i]))
+            return cli_usage("--allow-origin is \"%.80s\"; it is a site, such as https://example.org, or *",
+                             o->allow_origin.items[i]);
+    for (size_t i = 0; i < o->allow_host.count; i++)
+        if (!is_name(o->allow_host.items[i]))
+            return cli_usage("--allow-host is \"%.80s\"; it is a name, such as models.example.org",
+                             o->allow_host.items[i]);
+    for (size_t i = 0; i < o->name.count; i++)
+        if (!is_name(o->name.items[i]))
+            return cli_usage("--name is \"%.80s\"; a name has letters, digits, and any of - _ . :", o->name.items[i]);
+    return CLI_DONE;
 }
 
 static int serve_names(struct cli_server *s) {
@@ -245,7 +281,10 @@ static void serve_tell(const struct cli_server *s) {
 static int serve_keys(struct cli_server *s) {
     char *text = NULL, *rest;
     size_t size;
+    struct stat info;
     if (!s->options->keys) return CLI_DONE;
+    if (!stat(s->options->keys, &info) && !S_ISREG(info.st_mode)) /* a pipe might never end */
+        return cli_failed("cannot read %s: it is no file", s->options->keys);
     if (cli_read_all(s->options->keys, 1 << 20, &text, &size)) return CLI_FAILED;
     char *all = rest = strndup(text ? text : "", size);
     free(text);
@@ -364,6 +403,7 @@ static int serve(const struct cli_serve_options *o, const char *const *words, si
     s.models = calloc(count, sizeof *s.models);
     if (!s.models) code = cli_failed("out of memory");
     for (size_t i = 0; i < count && !code; i++) s.models[i].path = words[i];
+    if (!code) code = serve_check(o);
     if (!code) code = serve_names(&s);
     for (size_t i = 0; i < count && !code; i++)
         if (access(words[i], R_OK)) code = cli_failed("cannot read %s: %s", words[i], cli_error_text(errno));

@@ -17,6 +17,9 @@ try 0 train run 4 --quiet
 tool=$BINARY/tests/cli/make_model
 for kind in classifier encoder pairs decoder; do try 0 "$tool" $kind $kind; done
 refuse 2 'two models have the name run; name them' "$QKV" serve run run
+refuse 2 '^qkv: --allow-origin is "example.org"; it is a site' "$QKV" serve run --allow-origin example.org
+refuse 2 '^qkv: --allow-host is "a b"; it is a name' "$QKV" serve run --allow-host 'a b'
+refuse 2 '^qkv: --name is "a/b"; a name has' "$QKV" serve run --name a/b
 refuse 1 'is no address' "$QKV" serve run --host nowhere.invalid --port 0
 refuse 1 '^qkv: --memory is 1.0 MiB, but models and the network need [0-9.]+ MiB already' "$QKV" serve run --memory 1
 : >nothing.txt
@@ -275,10 +278,10 @@ grep -qE "^$start, \"prompt_tokens\": [1-9]" all.err ||
 
 # ---- keys and limits ----
 printf 'first-key\nsecond-key\n' >keys.txt
-serve keys run --json --keys keys.txt --each 1 --queue 1 --rows 1 --memory 400M --log none --allow-origin https://a.example \
-    --allow-host qkv.example
-grep -qE '^\{"address": "http://127.0.0.1:[0-9]+", "memory": 419430400, "models": \[\{"id": "run", "rows": 1, ' keys.out ||
-    fail "no plan as JSON"
+serve keys run --json --keys keys.txt --each 1 --queue 1 --rows 1 --memory 400M --log none \
+    --allow-origin https://a.example --allow-host qkv.example
+plan='"memory": 419430400, "models": \[\{"id": "run", "rows": 1, '
+grep -qE "^\{\"address\": \"http://127.0.0.1:[0-9]+\", $plan" keys.out || fail "no plan as JSON"
 post $c '{"prompt":"a"}'
 expect 401 'wants a key'
 post $c '{"prompt":"a"}' 'Authorization: Bearer first-kex'

@@ -151,7 +151,7 @@ for command in $commands; do
         *)
             case $option in
             --prompt | --stop | --nearest | --filter | --target) continue ;; # any text
-            --chat | --system | --bos | --eos) continue ;;
+            --chat | --system | --bos | --eos | --name | --allow-host) continue ;;
             --suppress | --suppress-first | --bad-words) [ "$value" != "$(printf '%0100d' 0)" ] || continue ;; # an id
             esac
             for value in no-such-name $'\e[31m' "$(printf '%0100d' 0)"; do
