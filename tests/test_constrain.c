@@ -421,8 +421,8 @@ static int order_seconds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* With 128,000 tokens: tells the time of the processor that half of the tokens take, and the longest, which is that of a
- * state at its first sight. */
+/* With 128,000 tokens: tells the time of the processor that half of the tokens take, and the longest, which is that of
+ * a state at its first sight. */
 static void a_mask_of_many_tokens_is_made_at_each_place(void **state) {
     (void)state;
     enum { TOKENS = 4000, TEXT = 100 };
