@@ -173,11 +173,9 @@ void cli_api_put_scores(const struct cli_api *api, const struct cli_api_request 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
 
 const char *cli_api_finish(const struct cli_api_choice *c) {
-    static const char *const names[] = {[QKV_FINISH_NONE] = NULL,
-                                        [QKV_FINISH_STOP] = "stop",
-                                        [QKV_FINISH_LENGTH] = "length",
-                                        [QKV_FINISH_CANCELLED] = "cancelled",
-                                        [QKV_FINISH_FAILED] = "failed"};
+    static const char *const names[] = {[QKV_FINISH_NONE] = NULL,       [QKV_FINISH_STOP] = "stop",
+                                        [QKV_FINISH_LENGTH] = "length", [QKV_FINISH_CANCELLED] = "cancelled",
+                                        [QKV_FINISH_FAILED] = "failed", [QKV_FINISH_READ] = "stop"};
     return c->calls ? "tool_calls" : names[c->finish];
 }
 

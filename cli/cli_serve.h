@@ -20,7 +20,7 @@ struct cli_served {
     struct qkv_engine_state state; /* after the latest step */
     size_t active;                 /* calls that the engine has */
     struct cli_served_counts {     /* since the start */
-        uint64_t finished[QKV_FINISH_FAILED + 1], calls_of_tools;
+        uint64_t finished[QKV_FINISH_READ + 1];
     } counts;
 };
 

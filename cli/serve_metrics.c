@@ -148,7 +148,7 @@ static const struct {
 };
 
 static void add_models(struct lines *to, const struct cli_server *s) {
-    static const char *const reasons[] = {NULL, "stop", "length", "cancelled", "failed"};
+    static const char *const reasons[] = {NULL, "stop", "length", "cancelled", "failed", "read"};
     char name[256];
     for (size_t i = 0; i < CLI_COUNT_OF(numbers); i++) {
         add_head(to, numbers[i].name, numbers[i].type, numbers[i].help);
@@ -158,7 +158,7 @@ static void add_models(struct lines *to, const struct cli_server *s) {
     }
     add_head(to, "answers_finished_total", "counter", "Answers that have ended, by their reason.");
     for (size_t k = 0; k < s->model_count; k++)
-        for (size_t i = QKV_FINISH_STOP; i <= QKV_FINISH_FAILED; i++)
+        for (size_t i = QKV_FINISH_STOP; i <= QKV_FINISH_READ; i++)
             add(to, "qkv_answers_finished_total{model=\"%s\",reason=\"%s\"} %llu\n", label(s->models[k].name, name),
                 reasons[i], (unsigned long long)s->models[k].counts.finished[i]);
 }

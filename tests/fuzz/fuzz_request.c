@@ -19,6 +19,7 @@ static struct qkv_model *request_model(struct qkv_context *ctx, const char *shap
              qkv_tokenizer_vocab(tokenizer), shape);
     if (qkv_spec_parse(ctx, &spec, "spec", text, strlen(text), NULL, 0)) abort();
     if (qkv_model_create(ctx, &spec, 3, &model) || qkv_model_set_tokenizer(model, tokenizer)) abort();
+    qkv_spec_free(&spec);
     return model;
 }
 
