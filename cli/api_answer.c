@@ -26,17 +26,23 @@ static bool take_text(struct cli_api_choice *c, const char *text, size_t size) {
     return true;
 }
 
-static bool take_token(struct cli_api_choice *c, const struct qkv_engine_event *event) {
-    if (c->count == c->token_room) {
-        const size_t room = c->count ? 2 * c->count : 16;
-        struct cli_api_token *grown = realloc(c->tokens, room * sizeof *grown);
-        if (!grown) return false;
-        c->tokens = grown;
-        c->token_room = room;
-    }
-    struct cli_api_token *token = &c->tokens[c->count++];
-    *token = (struct cli_api_token){.score = event->token, .top_count = event->top_count, .prompt = event->prompt};
-    if (event->top_count) memcpy(token->top, event->top, event->top_count * sizeof *token->top);
+/* Makes room for more tokens; `top` are the likeliest ones that each has. */
+static bool take_room(struct cli_api_choice *c, size_t top) {
+    const size_t room = c->count ? 2 * c->count : 16;
+    struct cli_api_token *tokens = realloc(c->tokens, room * sizeof *tokens);
+    if (tokens) c->tokens = tokens;
+    struct qkv_token_score *tops = top ? realloc(c->tops, room * top * sizeof *tops) : NULL;
+    if (tops) c->tops = tops;
+    if (!tokens || (top && !tops)) return false;
+    c->token_room = room;
+    return true;
+}
+
+static bool take_token(struct cli_api_choice *c, size_t top, const struct qkv_engine_event *event) {
+    const size_t count = event->top_count < top ? event->top_count : top;
+    if (c->count == c->token_room && !take_room(c, top)) return false;
+    if (count) memcpy(c->tops + c->count * top, event->top, count * sizeof *c->tops);
+    c->tokens[c->count++] = (struct cli_api_token){.score = event->token, .top_count = count, .prompt = event->prompt};
     return true;
 }
 
@@ -46,7 +52,7 @@ bool cli_api_take(const struct cli_api *api, struct cli_api_request *r, const st
     struct cli_api_choice *c = &r->choices[prompt * r->ask.answers + event->answer];
     const bool wanted = r->ask.log_probabilities && event->token.id >= 0;
     if (event->size && !take_text(c, event->text, event->size)) return false;
-    if (wanted && !take_token(c, event)) return false;
+    if (wanted && !take_token(c, r->ask.top, event)) return false;
     if (event->vector) {
         c->vector = malloc((event->vector_count + 1) * sizeof *c->vector);
         if (!c->vector) return false;
@@ -93,7 +99,7 @@ static void put_chat_token(const struct cli_api *api, struct qkv_token_score sco
     qkv_json_end(out, ']');
 }
 
-static void put_chat_tokens(const struct cli_api *api, const struct cli_api_choice *c, size_t first,
+static void put_chat_tokens(const struct cli_api *api, const struct cli_api_choice *c, size_t top, size_t first,
                             struct qkv_json *out) {
     qkv_json_begin(out, '{');
     qkv_json_key(out, "content");
@@ -103,7 +109,7 @@ static void put_chat_tokens(const struct cli_api *api, const struct cli_api_choi
         qkv_json_key(out, "top_logprobs");
         qkv_json_begin(out, '[');
         for (size_t k = 0; k < c->tokens[i].top_count; k++) {
-            put_chat_token(api, c->tokens[i].top[k], out);
+            put_chat_token(api, c->tops[i * top + k], out);
             qkv_json_end(out, '}');
         }
         qkv_json_end(out, ']');
@@ -114,22 +120,25 @@ static void put_chat_tokens(const struct cli_api *api, const struct cli_api_choi
 }
 
 /* The likeliest tokens of a completion's token; the first token of a prompt has none. */
-static void put_top(const struct cli_api *api, const struct cli_api_token *token, struct qkv_json *out) {
-    if (!token->top_count) {
+static void put_top(const struct cli_api *api, const struct cli_api_choice *c, size_t top, size_t i,
+                    struct qkv_json *out) {
+    if (!c->tokens[i].top_count) {
         qkv_json_raw(out, "null");
         return;
     }
     qkv_json_begin(out, '{');
-    for (size_t k = 0; k < token->top_count; k++) {
+    for (size_t k = 0; k < c->tokens[i].top_count; k++) {
+        const struct qkv_token_score *score = &c->tops[i * top + k];
         size_t size;
-        const char *text = token_text(api, token->top[k].id, &size);
+        const char *text = token_text(api, score->id, &size);
         qkv_json_key_bytes(out, text, size);
-        qkv_json_number(out, token->top[k].log_probability, 9);
+        qkv_json_number(out, score->log_probability, 9);
     }
     qkv_json_end(out, '}');
 }
 
-static void put_tokens(const struct cli_api *api, const struct cli_api_choice *c, size_t first, struct qkv_json *out) {
+static void put_tokens(const struct cli_api *api, const struct cli_api_choice *c, size_t top, size_t first,
+                       struct qkv_json *out) {
     size_t size, at = 0;
     qkv_json_begin(out, '{');
     qkv_json_key(out, "tokens");
@@ -149,7 +158,7 @@ static void put_tokens(const struct cli_api *api, const struct cli_api_choice *c
     qkv_json_end(out, ']');
     qkv_json_key(out, "top_logprobs");
     qkv_json_begin(out, '[');
-    for (size_t i = first; i < c->count; i++) put_top(api, &c->tokens[i], out);
+    for (size_t i = first; i < c->count; i++) put_top(api, c, top, i, out);
     qkv_json_end(out, ']');
     qkv_json_key(out, "text_offset");
     qkv_json_begin(out, '[');
@@ -167,7 +176,7 @@ void cli_api_put_scores(const struct cli_api *api, const struct cli_api_request 
     if (!r->ask.log_probabilities)
         qkv_json_raw(out, "null");
     else
-        (r->chat ? put_chat_tokens : put_tokens)(api, c, first, out);
+        (r->chat ? put_chat_tokens : put_tokens)(api, c, r->ask.top, first, out);
 }
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */

@@ -161,8 +161,11 @@ static void forms_add(struct cli_api_forms *forms, struct form *form, struct qkv
     form->text = NULL;
 }
 
-static bool form_make(const struct cli_api *api, struct form *form, struct qkv_constraint **out,
+enum { FORM_BYTES = 64 }; /* of a constraint, for each byte of its text */
+
+static bool form_make(const struct cli_api *api, struct form *form, struct cli_api_request *r,
                       struct cli_api_error *error) {
+    struct qkv_constraint **out = &r->constraint;
     *out = form->field ? forms_find(api->forms, form) : NULL;
     if (!form->field || *out) return true;
     struct qkv_constraint_options o = qkv_constraint_defaults();
@@ -172,6 +175,7 @@ static bool form_make(const struct cli_api *api, struct form *form, struct qkv_c
     o.memory = api->form_memory;
     if (qkv_constraint_create(api->ctx, &o, out))
         return cli_api_refuse(error, form->field, "%s: %s", form->field, cli_message(api->ctx));
+    r->form_bytes = api->form_memory + FORM_BYTES * (form->text ? strlen(form->text) : 0);
     forms_add(api->forms, form, *out);
     return true;
 }
@@ -183,7 +187,7 @@ bool cli_api_read_form(const struct cli_api *api, struct cli_api_request *r, str
         const json_t *value = fields[i].inner ? NULL : json_object_get(r->body, fields[i].name);
         if (value && !json_is_null(value)) fine = fields[i].read(value, fields[i].name, &form, error);
     }
-    fine = fine && form_make(api, &form, &r->constraint, error);
+    fine = fine && form_make(api, &form, r, error);
     free(form.text);
     r->options.constraint = r->constraint;
     return fine;
@@ -220,8 +224,7 @@ bool cli_api_form_tools(const struct cli_api *api, struct cli_api_request *r, co
                                "maxItems", wanted ? 1 : CALLS_MAX);
     form.text = schema ? json_dumps(schema, JSON_COMPACT) : NULL;
     json_decref(schema);
-    const bool fine =
-        form.text ? form_make(api, &form, &r->constraint, error) : cli_api_refuse(error, "", "out of memory");
+    const bool fine = form.text ? form_make(api, &form, r, error) : cli_api_refuse(error, "", "out of memory");
     free(form.text);
     r->options.constraint = r->constraint;
     r->calls_only = true;

@@ -5,6 +5,13 @@
 #include "cli_api.h"
 
 enum { PROMPTS_MAX = 1024, CHOICES_MAX = 1024 };
+/* Bytes of memory that parts of a request take, at most or nearly so. */
+enum {
+    ANSWER_BYTES = 2048, /* an answer without its tokens */
+    TEXT_BYTES = 16,     /* the text of a token, in a buffer that grows */
+    SCORE_BYTES = 96,    /* a log-probability, as JSON */
+    NUMBER_BYTES = 20    /* a number of a vector, and as JSON */
+};
 
 /* ---- prompts of completions -------------------------------------------------------------------------------------- */
 
@@ -252,6 +259,22 @@ bool cli_api_read_end(struct cli_api_request *r, struct cli_api_error *error) {
     return r->choices || cli_api_refuse(error, "", "out of memory");
 }
 
+uint64_t cli_api_need(const struct cli_api *api, const struct cli_api_request *r, size_t context) {
+    const uint64_t top = r->ask.top, made = r->options.tokens < context ? r->options.tokens : context;
+    const bool scores = r->ask.log_probabilities || top;
+    uint64_t need = r->form_bytes;
+    for (size_t i = 0; i < r->prompt_count; i++) {
+        const uint64_t read = r->prompts[i].ids ? r->prompts[i].count : r->prompts[i].size;
+        const uint64_t scored = scores ? made + (r->ask.prompt_probabilities ? read : 0) : 0;
+        const uint64_t score = 2 * (sizeof(struct cli_api_token) + top * sizeof(struct qkv_token_score));
+        need += r->ask.answers * (ANSWER_BYTES + sizeof(int32_t) * (read + made) + TEXT_BYTES * made +
+                                  scored * (score + (1 + top) * SCORE_BYTES));
+        need += 2 * (sizeof(int32_t) * r->prompts[i].count + r->prompts[i].size);
+        if (r->ask.kind == QKV_ENGINE_EMBED) need += NUMBER_BYTES * qkv_embed_width(api->model);
+    }
+    return need;
+}
+
 bool cli_api_submit(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
     for (size_t i = 0; i < r->prompt_count; i++) {
         struct cli_api_prompt *p = &r->prompts[i];
@@ -280,6 +303,7 @@ void cli_api_close(struct cli_api_request *r) {
     for (size_t i = 0; r->choices && i < r->choice_count; i++) {
         free(r->choices[i].text);
         free(r->choices[i].tokens);
+        free(r->choices[i].tops);
         json_decref(r->choices[i].calls);
         free(r->choices[i].vector);
     }

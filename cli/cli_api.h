@@ -52,10 +52,10 @@ struct cli_api_choice {
     size_t size, room;
     struct cli_api_token {
         struct qkv_token_score score;
-        struct qkv_token_score top[CLI_API_TOP];
         size_t top_count;
         bool prompt;
     } * tokens;
+    struct qkv_token_score *tops; /* (token_room, top of the request) */
     size_t count, token_room;
     enum qkv_finish finish;
     json_t *calls;       /* of tools: [{"name", "arguments"}]; NULL: none */
@@ -83,6 +83,7 @@ struct cli_api_request {
     struct qkv_generate_options options;
     struct qkv_search_options search;  /* beam 0: there is none */
     struct qkv_constraint *constraint; /* NULL: none */
+    size_t form_bytes;                 /* that it takes; 0: it is an earlier request's */
     struct qkv_token_bias *biases;
     const char **stops;
     char **owned; /* texts of stops */
@@ -130,6 +131,8 @@ bool cli_api_read_end(struct cli_api_request *request, struct cli_api_error *err
 /* Renders the talk of a chat, and encodes it; *text is freed with qkv_rendered_free, *ids with free. */
 bool cli_api_render(const struct cli_api *api, struct cli_api_request *request, struct qkv_rendered *text,
                     int32_t **ids, size_t *count, struct cli_api_error *error);
+/* The most bytes that a request takes until it is answered, with the engine's copies of it; `context`: of the engine. */
+uint64_t cli_api_need(const struct cli_api *api, const struct cli_api_request *request, size_t context);
 /* Gives the request to the engine. False: *error. */
 bool cli_api_submit(const struct cli_api *api, struct cli_api_request *request, struct cli_api_error *error);
 /* Takes an event of the engine if it is of this request. False without memory. */

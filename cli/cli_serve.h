@@ -30,6 +30,7 @@ struct cli_bytes {
     size_t size, room;
 };
 bool cli_bytes_add(struct cli_bytes *bytes, const char *data, size_t size); /* false: no memory */
+void cli_bytes_drop(struct cli_bytes *bytes, size_t size);                  /* drops the first ones */
 
 /* What a path does. */
 struct cli_call;
@@ -52,18 +53,19 @@ struct cli_call {
     size_t key; /* from 1, the key that it came with; 0: none */
     char *body;
     size_t size, room;
-    double began, read, submitted, first, last, ended; /* seconds of the clock */
-    uint64_t number;                                   /* of calls with an engine, from 1 */
+    double began, submitted, first, last; /* seconds of the clock */
+    uint64_t number;                      /* of calls with an engine, from 1 */
     int64_t created;
     struct cli_served *served; /* NULL: none yet */
     struct cli_api_request request;
-    bool asked;     /* the engine has the request */
-    size_t choices; /* that were told so far, the streams' */
+    bool asked;    /* the engine has the request */
+    uint64_t need; /* bytes of memory that its request may take */
     /* the answer */
     int status;
-    const char *type, *allow; /* Content-Type; methods of the path, for status 405 */
-    int retry;                /* seconds to wait; 0: nothing is said */
-    struct cli_bytes out;     /* what is to be sent */
+    const char *type;     /* Content-Type */
+    char allow[16];       /* methods of the path, for status 405 */
+    int retry;            /* seconds to wait; 0: nothing is said */
+    struct cli_bytes out; /* what is to be sent */
     size_t sent;
     bool page;                /* the answer is one */
     bool streams, whole;      /* whole: nothing more comes */
@@ -76,7 +78,8 @@ struct cli_calls {
 };
 
 enum {
-    CLI_SERVE_GONE = 499, /* the status of a call whose client has gone */
+    CLI_SERVE_GONE = 499,         /* the status of a call whose client has gone */
+    CLI_SERVE_UNREAD = 256 << 10, /* bytes of a stream that wait for its client, at most */
     CLI_SERVE_BUCKETS = 16
 };
 struct cli_histogram {
@@ -97,15 +100,18 @@ struct cli_server {
     size_t model_count;
     char **keys;
     size_t key_count;
-    void *daemon; /* libmicrohttpd's */
+    size_t used;        /* memory with the models, before the engines */
+    size_t connections; /* at once; more wait in the queue of the system */
+    void *daemon;       /* libmicrohttpd's */
     int socket, port;
     pthread_mutex_t lock; /* of all below, and of the calls on lists */
-    pthread_cond_t to_read, to_run, idle;
+    pthread_cond_t to_read, to_run;
     struct cli_calls read, run; /* what waits for the reader, and for the engine */
     struct cli_calls running;   /* of the engine's thread alone */
     size_t open;                /* calls that need an engine and have not ended */
     size_t *open_by_key;        /* (keys + 1) the same by key */
     size_t bodies;              /* bytes of bodies that are kept */
+    uint64_t needs, needs_most; /* bytes that open requests may take; that they may take together */
     size_t alive;               /* calls of the network */
     /* nothing new is taken; what runs is given up; the reader has ended */
     bool stopping, aborting, read_all;

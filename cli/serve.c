@@ -85,9 +85,16 @@ static const struct cli_rule rules[] = {{"each", has_no_keys, "there are no keys
 
 #ifdef QKV_MICROHTTPD
 enum { SERVE_CONTEXT = 4096 };
-#define SERVE_NETWORK ((size_t)48 << 20) /* of connections and threads */
-#define SERVE_FORM    ((size_t)4 << 20)  /* of a constraint */
-#define SERVE_BODIES  4                  /* of the largest size; and what is read of them */
+#define SERVE_FORM       ((size_t)4 << 20)  /* of a constraint */
+#define SERVE_BODIES     4                  /* of the largest size; and what is read of them */
+#define SERVE_CONNECTION ((size_t)12 << 10) /* of a connection, with its headers and its call */
+/* What connections and open requests take: an eighth each of what a limit of memory leaves, within these; without a
+ * limit the most of connections, and SERVE_NEEDS of requests. */
+#define SERVE_NETWORK_LEAST ((size_t)12 << 20)
+#define SERVE_NETWORK_MOST  ((size_t)144 << 20)
+#define SERVE_NEEDS_LEAST   ((size_t)16 << 20)
+#define SERVE_NEEDS         ((size_t)128 << 20)
+#define SERVE_NEEDS_MOST    ((size_t)1 << 30)
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
 
@@ -122,7 +129,7 @@ static bool is_name(const char *text) {
 
 /* Checks the texts of the command line that nothing else does. */
 static int serve_check(const struct cli_serve_options *o) {
-    if (!is_name(o->host) || !o->host[strcspn(o->host, ".:abcdefghijklmnopqrstuvwxyz")])
+    if (!is_name(o->host) || !o->host[strcspn(o->host, ".:abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")])
         return cli_usage("--host is \"%.80s\"; it is an address, such as 127.0.0.1, or a name", o->host);
     for (size_t i = 0; i < o->allow_origin.count; i++)
         if (!is_origin(o->allow_origin.items[i]))
@@ -185,26 +192,46 @@ static int serve_load(struct cli_server *s, struct cli_served *m) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static size_t serve_reserve(const struct cli_serve_options *o) {
-    return SERVE_NETWORK + 2 * SERVE_BODIES * ((size_t)o->body << 20) +
-           SERVE_FORM * (CLI_API_FORMS + (o->rows < 16 ? (size_t)o->rows : 16));
+/* An eighth of what a limit leaves, from `least` to `most`; `usual` without a limit. */
+static size_t serve_eighth(size_t limit, size_t used, size_t least, size_t usual, size_t most) {
+    const size_t eighth = limit > used ? (limit - used) / 8 : 0;
+    if (!limit) return usual;
+    return eighth < least ? least : eighth > most ? most : eighth;
+}
+
+static size_t serve_needs(size_t limit, size_t used) {
+    return serve_eighth(limit, used, SERVE_NEEDS_LEAST, SERVE_NEEDS, SERVE_NEEDS_MOST);
+}
+
+static size_t serve_network(size_t limit, size_t used) {
+    return serve_eighth(limit, used, SERVE_NETWORK_LEAST, SERVE_NETWORK_MOST, SERVE_NETWORK_MOST);
+}
+
+/* Memory beside models and engines. */
+static size_t serve_reserve(const struct cli_serve_options *o, size_t used) {
+    const size_t limit = (size_t)o->memory << 20;
+    return serve_network(limit, used) + serve_needs(limit, used) + SERVE_FORM * CLI_API_FORMS +
+           2 * SERVE_BODIES * ((size_t)o->body << 20);
 }
 
 /* Whether --memory leaves something beside what is used. */
 static int serve_enough(const struct cli_serve_options *o, size_t used) {
     const size_t limit = (size_t)o->memory << 20;
     char text[2][CLI_NUMBER];
-    if (!limit || limit > used + serve_reserve(o)) return CLI_DONE;
+    if (!limit || limit > used + serve_reserve(o, used)) return CLI_DONE;
     return cli_failed("--memory is %s, but models and the network need %s already; give more, a smaller model, or a "
                       "smaller --body",
-                      cli_bytes(text[0], limit), cli_bytes(text[1], used + serve_reserve(o)));
+                      cli_bytes(text[0], limit), cli_bytes(text[1], used + serve_reserve(o, used)));
 }
 
 /* Makes the engines, which share the memory that the models leave. */
 static int serve_engines(struct cli_server *s) {
     const struct cli_serve_options *o = s->options;
-    const size_t used = cli_memory_now(), reserve = serve_reserve(o), limit = (size_t)o->memory << 20;
+    const size_t used = cli_memory_now(), reserve = serve_reserve(o, used), limit = (size_t)o->memory << 20;
     if (serve_enough(o, used)) return CLI_FAILED;
+    s->used = used;
+    s->needs_most = serve_needs(limit, used);
+    s->connections = serve_network(limit, used) / SERVE_CONNECTION;
     for (size_t i = 0; i < s->model_count; i++) {
         struct cli_served *m = &s->models[i];
         struct qkv_engine_options e = qkv_engine_defaults();
@@ -246,7 +273,8 @@ static void serve_tell_json(const struct cli_server *s, const char *address, siz
 static void serve_tell(const struct cli_server *s) {
     const struct cli_serve_options *o = s->options;
     char text[3][CLI_NUMBER];
-    size_t all = cli_memory_now() + serve_reserve(o);
+    const size_t reserve = serve_reserve(o, s->used);
+    size_t all = s->used + reserve;
     for (size_t i = 0; i < s->model_count; i++) {
         const struct qkv_engine_state *e = &s->models[i].state;
         all += e->memory;
@@ -260,8 +288,8 @@ static void serve_tell(const struct cli_server *s) {
                 cli_grouped(text[1], e->pages * e->page_positions));
     }
     if (o->memory && all < (size_t)o->memory << 20) all = (size_t)o->memory << 20;
-    cli_say("at most %s of memory: models as loaded, caches and steps, %s for the network", cli_bytes(text[0], all),
-            cli_bytes(text[1], serve_reserve(o)));
+    cli_say("at most %s of memory: models as loaded, caches and steps, %s for requests and the network",
+            cli_bytes(text[0], all), cli_bytes(text[1], reserve));
     if (!strcmp(o->host, "127.0.0.1") || !strcmp(o->host, "localhost") || !strcmp(o->host, "::1"))
         cli_say("it listens on this machine alone (--host 0.0.0.0: on all networks)");
     else if (!s->key_count)
@@ -389,7 +417,6 @@ static void serve_free(struct cli_server *s) {
     free(s->models);
     pthread_cond_destroy(&s->to_read);
     pthread_cond_destroy(&s->to_run);
-    pthread_cond_destroy(&s->idle);
     pthread_mutex_destroy(&s->lock);
 }
 
@@ -399,7 +426,6 @@ static int serve(const struct cli_serve_options *o, const char *const *words, si
     pthread_mutex_init(&s.lock, NULL);
     pthread_cond_init(&s.to_read, NULL);
     pthread_cond_init(&s.to_run, NULL);
-    pthread_cond_init(&s.idle, NULL);
     s.models = calloc(count, sizeof *s.models);
     if (!s.models) code = cli_failed("out of memory");
     for (size_t i = 0; i < count && !code; i++) s.models[i].path = words[i];
@@ -442,9 +468,9 @@ const struct cli_command *cli_serve(void) {
         .usage = "MODEL [MODEL...] [options]",
         .description =
             "Programs that speak OpenAI's interface can use the models: /v1/completions, /v1/chat/completions (whole "
-            "or "
-            "as a stream, with tools), /v1/models; /tokenize, /detokenize, /apply-template; /health, and /metrics for "
-            "Prometheus. Requests are answered together, in one batch of each model; prompts that begin alike are read "
+            "or as a stream, with tools), /v1/embeddings, /v1/models; /classify, /translate, /tokenize, /detokenize, "
+            "/apply-template; /health, and /metrics for Prometheus. Requests are answered together, in one batch of "
+            "each model; prompts that begin alike are read "
             "once. An answer has the bytes that the request gets alone: it depends on its own fields and seed, and on "
             "nothing else.\n\n"
             "It listens on this machine alone unless --host says otherwise, prints its address on standard output, and "

@@ -22,6 +22,11 @@ bool cli_bytes_add(struct cli_bytes *b, const char *data, size_t size) {
     return true;
 }
 
+void cli_bytes_drop(struct cli_bytes *b, size_t size) {
+    b->size -= size;
+    if (size && b->size) memmove(b->data, b->data + size, b->size);
+}
+
 void cli_calls_put(struct cli_calls *calls, struct cli_call *call) {
     call->next = NULL;
     if (!calls->first) calls->end = &calls->first;
@@ -45,6 +50,7 @@ static void call_forget_body(struct cli_call *c) {
 
 void cli_call_free(struct cli_call *c) {
     call_forget_body(c);
+    c->server->needs -= c->need;
     cli_api_close(&c->request);
     free(c->out.data);
     free(c);
@@ -56,7 +62,6 @@ void cli_call_count(struct cli_call *c, bool waits) {
     c->counted = waits;
     s->open += waits ? 1 : (size_t)-1;
     s->open_by_key[c->key] += waits ? 1 : (size_t)-1;
-    if (!s->open) pthread_cond_signal(&s->idle);
 }
 
 void cli_call_leave(struct cli_call *c) {
@@ -86,7 +91,6 @@ void cli_call_answer(struct cli_call *c, const char *type, struct qkv_json *text
     if (!c->status) c->status = 200;
     c->type = type;
     c->whole = true;
-    c->ended = qkv_clock();
     cli_call_wake(c);
 }
 
@@ -109,7 +113,6 @@ void cli_call_fail(struct cli_call *c, const struct cli_api_error *error) {
         cli_bytes_add(&c->out, out.text.data, out.text.size);
         cli_bytes_add(&c->out, "\n\n", 2);
         c->whole = true;
-        c->ended = qkv_clock();
         cli_call_wake(c);
     } else {
         c->streams = false;

@@ -100,9 +100,7 @@ static const char *route_name(const void *list, size_t i) {
 
 /* Finds the route, whose path may end with a name: /v1/models/NAME. */
 static bool check_route(struct cli_call *c, const char *url, const char *method, struct cli_api_error *error) {
-    static _Thread_local char methods[64];
     size_t count = 0;
-    *methods = 0;
     for (const struct cli_route *r; (r = cli_route_at(count)); count++) {
         const size_t size = strlen(r->path);
         const bool prefix = size > 1 && r->path[size - 1] == '/';
@@ -111,17 +109,16 @@ static bool check_route(struct cli_call *c, const char *url, const char *method,
             c->route = r;
             return true;
         }
-        snprintf(methods + strlen(methods), sizeof methods - strlen(methods), "%s%s", *methods ? ", " : "", r->method);
+        snprintf(c->allow, sizeof c->allow, "%s", r->method); /* no path has two */
     }
-    c->allow = *methods ? methods : NULL;
-    if (c->allow && !strcmp(method, "OPTIONS")) return true;
-    const char *closest = c->allow ? NULL : qkv_closest_name(url, route_name, NULL, count);
+    if (*c->allow && !strcmp(method, "OPTIONS")) return true;
+    const char *closest = *c->allow ? NULL : qkv_closest_name(url, route_name, NULL, count);
     cli_api_refuse(error, "",
-                   c->allow  ? "%s takes %s"
+                   *c->allow ? "%s takes %s"
                    : closest ? "there is no %s; did you mean %s?"
                              : "there is no %s",
-                   c->path, c->allow ? c->allow : closest);
-    error->status = c->allow ? 405 : 404;
+                   c->path, *c->allow ? c->allow : closest);
+    error->status = *c->allow ? 405 : 404;
     return false;
 }
 

@@ -62,26 +62,31 @@ static bool stream_chunk(struct cli_call *c, size_t choice) {
 }
 
 /* Tells what is new of a stream, and its end; a comment where it was silent for long, so that nobody takes it for
- * dead. False: no memory. */
-static bool engine_stream(struct cli_call *c) {
+ * dead. False: *error, also where the client does not read. */
+static bool engine_stream(struct cli_call *c, struct cli_api_error *error) {
     struct cli_server *s = c->server;
     const double now = qkv_clock();
     bool fine = true;
     pthread_mutex_lock(&s->lock);
+    cli_bytes_drop(&c->out, c->sent);
+    c->sent = 0;
     const size_t before = c->out.size;
     for (size_t i = 0; i < c->request.choice_count && fine; i++) fine = stream_chunk(c, i);
     if (!c->request.open) {
         if (fine && c->request.tells_usage) fine = stream_chunk(c, c->request.choice_count);
         fine = fine && cli_bytes_add(&c->out, "data: [DONE]\n\n", 14);
         c->whole = fine;
-        c->ended = now;
     } else if (c->out.size == before && now - c->last > SECONDS_QUIET) {
         fine = fine && cli_bytes_add(&c->out, ": waiting\n\n", 11);
         c->last = now;
     }
+    const bool slow = c->request.open && c->out.size > CLI_SERVE_UNREAD;
     if (c->out.size > before || c->whole) cli_call_wake(c);
     pthread_mutex_unlock(&s->lock);
-    return fine;
+    if (fine && !slow) return true;
+    cli_api_refuse(error, "", slow ? "the stream is not read" : "out of memory");
+    error->status = slow ? CLI_SERVE_GONE : 503;
+    return false;
 }
 
 static void engine_whole(struct cli_call *c) {
@@ -155,11 +160,7 @@ static void engine_hear(struct cli_server *s, struct cli_served *m) {
 static bool engine_tell(struct cli_call *c) {
     struct cli_server *s = c->server;
     struct cli_api_error error = c->request.error;
-    if (!error.status && c->streams && !engine_stream(c)) {
-        cli_api_refuse(&error, "", "out of memory");
-        error.status = 503;
-    }
-    if (error.status || (c->request.open && engine_drops(c, &error))) {
+    if (error.status || (c->streams && !engine_stream(c, &error)) || (c->request.open && engine_drops(c, &error))) {
         engine_fail(c, &error);
         return false;
     }

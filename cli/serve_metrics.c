@@ -77,8 +77,8 @@ struct lines {
     bool fine;
 };
 
-static void add(struct lines *to, const char *format, ...) CLI_PRINTF(2, 3);
-static void add(struct lines *to, const char *format, ...) {
+static void metrics_line(struct lines *to, const char *format, ...) CLI_PRINTF(2, 3);
+static void metrics_line(struct lines *to, const char *format, ...) {
     char line[512];
     va_list list;
     va_start(list, format);
@@ -87,8 +87,8 @@ static void add(struct lines *to, const char *format, ...) {
     to->fine = to->fine && size >= 0 && (size_t)size < sizeof line && cli_bytes_add(to->out, line, (size_t)size);
 }
 
-static void add_head(struct lines *to, const char *name, const char *type, const char *help) {
-    add(to, "# HELP qkv_%s %s\n# TYPE qkv_%s %s\n", name, help, name, type);
+static void metrics_head(struct lines *to, const char *name, const char *type, const char *help) {
+    metrics_line(to, "# HELP qkv_%s %s\n# TYPE qkv_%s %s\n", name, help, name, type);
 }
 
 /* The name of a model as the value of a label. */
@@ -102,13 +102,14 @@ static const char *label(const char *name, char text[256]) {
     return text;
 }
 
-static void add_histogram(struct lines *to, const char *name, const char *help, const struct cli_histogram *h) {
+static void metrics_histogram(struct lines *to, const char *name, const char *help, const struct cli_histogram *h) {
     uint64_t count = 0;
-    add_head(to, name, "histogram", help);
+    metrics_head(to, name, "histogram", help);
     for (size_t i = 0; i < CLI_SERVE_BUCKETS; i++)
-        add(to, "qkv_%s_bucket{le=\"%g\"} %llu\n", name, bounds[i], (unsigned long long)(count += h->counts[i]));
-    add(to, "qkv_%s_bucket{le=\"+Inf\"} %llu\nqkv_%s_sum %.6f\nqkv_%s_count %llu\n", name, (unsigned long long)h->count,
-        name, h->sum, name, (unsigned long long)h->count);
+        metrics_line(to, "qkv_%s_bucket{le=\"%g\"} %llu\n", name, bounds[i],
+                     (unsigned long long)(count += h->counts[i]));
+    metrics_line(to, "qkv_%s_bucket{le=\"+Inf\"} %llu\nqkv_%s_sum %.6f\nqkv_%s_count %llu\n", name,
+                 (unsigned long long)h->count, name, h->sum, name, (unsigned long long)h->count);
 }
 
 /* The numbers of every model: one list of names, kinds and values. */
@@ -147,39 +148,43 @@ static const struct {
     {"preemptions_total", "counter", "How often an answer gave its pages back, to be computed again.", put_off_of},
 };
 
-static void add_models(struct lines *to, const struct cli_server *s) {
+static void metrics_models(struct lines *to, const struct cli_server *s) {
     static const char *const reasons[] = {NULL, "stop", "length", "cancelled", "failed", "read"};
     char name[256];
     for (size_t i = 0; i < CLI_COUNT_OF(numbers); i++) {
-        add_head(to, numbers[i].name, numbers[i].type, numbers[i].help);
+        metrics_head(to, numbers[i].name, numbers[i].type, numbers[i].help);
         for (size_t k = 0; k < s->model_count; k++)
-            add(to, "qkv_%s{model=\"%s\"} %.17g\n", numbers[i].name, label(s->models[k].name, name),
-                numbers[i].value(&s->models[k].state));
+            metrics_line(to, "qkv_%s{model=\"%s\"} %.17g\n", numbers[i].name, label(s->models[k].name, name),
+                         numbers[i].value(&s->models[k].state));
     }
-    add_head(to, "answers_finished_total", "counter", "Answers that have ended, by their reason.");
+    metrics_head(to, "answers_finished_total", "counter", "Answers that have ended, by their reason.");
     for (size_t k = 0; k < s->model_count; k++)
         for (size_t i = QKV_FINISH_STOP; i <= QKV_FINISH_READ; i++)
-            add(to, "qkv_answers_finished_total{model=\"%s\",reason=\"%s\"} %llu\n", label(s->models[k].name, name),
-                reasons[i], (unsigned long long)s->models[k].counts.finished[i]);
+            metrics_line(to, "qkv_answers_finished_total{model=\"%s\",reason=\"%s\"} %llu\n",
+                         label(s->models[k].name, name), reasons[i],
+                         (unsigned long long)s->models[k].counts.finished[i]);
 }
 
 bool cli_serve_metrics(struct cli_server *s, struct cli_bytes *out) {
     struct lines to = {out, true};
-    add_head(&to, "requests_total", "counter", "Requests of HTTP, by the hundreds of their status.");
+    metrics_head(&to, "requests_total", "counter", "Requests of HTTP, by the hundreds of their status.");
     for (size_t i = 1; i <= 5; i++)
-        add(&to, "qkv_requests_total{status=\"%zuxx\"} %llu\n", i, (unsigned long long)s->counts.by_status[i]);
-    add_head(&to, "requests_open", "gauge", "Requests that wait for an answer of a model.");
-    add(&to, "qkv_requests_open %zu\n", s->open);
-    add_head(&to, "requests_refused_total", "counter", "Requests that were refused because too many waited.");
-    add(&to, "qkv_requests_refused_total{limit=\"queue\"} %llu\nqkv_requests_refused_total{limit=\"key\"} %llu\n",
-        (unsigned long long)s->counts.refused_queue, (unsigned long long)s->counts.refused_key);
-    add_head(&to, "requests_gone_total", "counter", "Requests whose client went away.");
-    add(&to, "qkv_requests_gone_total %llu\n", (unsigned long long)s->counts.gone);
-    add_models(&to, s);
-    add_histogram(&to, "time_to_first_token_seconds", "From a request to its first token.", &s->counts.first_token);
-    add_histogram(&to, "inter_token_latency_seconds", "Between tokens of an answer.", &s->counts.between_tokens);
-    add_histogram(&to, "request_read_seconds", "From a request to its way into an engine.", &s->counts.queued);
-    add_histogram(&to, "e2e_request_latency_seconds", "From a request to the end of its answer.", &s->counts.whole);
+        metrics_line(&to, "qkv_requests_total{status=\"%zuxx\"} %llu\n", i, (unsigned long long)s->counts.by_status[i]);
+    metrics_head(&to, "requests_open", "gauge", "Requests that wait for an answer of a model.");
+    metrics_line(&to, "qkv_requests_open %zu\n", s->open);
+    metrics_head(&to, "requests_refused_total", "counter", "Requests that were refused because too many waited.");
+    metrics_line(&to,
+                 "qkv_requests_refused_total{limit=\"queue\"} %llu\nqkv_requests_refused_total{limit=\"key\"} %llu\n",
+                 (unsigned long long)s->counts.refused_queue, (unsigned long long)s->counts.refused_key);
+    metrics_head(&to, "requests_gone_total", "counter", "Requests whose client went away.");
+    metrics_line(&to, "qkv_requests_gone_total %llu\n", (unsigned long long)s->counts.gone);
+    metrics_head(&to, "requests_memory_bytes", "gauge", "Memory that is kept for open requests.");
+    metrics_line(&to, "qkv_requests_memory_bytes %llu\n", (unsigned long long)s->needs);
+    metrics_models(&to, s);
+    metrics_histogram(&to, "time_to_first_token_seconds", "From a request to its first token.", &s->counts.first_token);
+    metrics_histogram(&to, "inter_token_latency_seconds", "Between tokens of an answer.", &s->counts.between_tokens);
+    metrics_histogram(&to, "request_read_seconds", "From a request to its way into an engine.", &s->counts.queued);
+    metrics_histogram(&to, "e2e_request_latency_seconds", "From a request to the end of its answer.", &s->counts.whole);
     return to.fine;
 }
 #endif

@@ -25,27 +25,41 @@ struct cli_served *cli_serve_model(struct cli_server *s, const json_t *body, str
     return NULL;
 }
 
-/* Gives a call to the engine, under no lock. */
-static void reader_pass(struct cli_call *c) {
+/* Whether there is memory for a request, which is then kept for it. */
+static bool reader_keeps(struct cli_call *c, struct cli_api_error *error) {
     struct cli_server *s = c->server;
-    pthread_mutex_lock(&s->lock);
-    c->submitted = qkv_clock();
-    cli_calls_put(&s->run, c);
-    pthread_cond_signal(&s->to_run);
-    pthread_mutex_unlock(&s->lock);
+    const size_t context = c->served->state.context;
+    const uint64_t need =
+        cli_api_need(&c->served->reader, &c->request, context) + (c->request.streams ? CLI_SERVE_UNREAD : 0);
+    char text[2][CLI_NUMBER];
+    if (need > s->needs_most)
+        return cli_api_refuse(error, c->request.ask.answers > 1 ? "n" : "max_tokens",
+                              "the answers may take %s of memory, and there are %s for requests: ask for fewer "
+                              "answers, tokens or log-probabilities",
+                              cli_bytes(text[0], (size_t)need), cli_bytes(text[1], (size_t)s->needs_most));
+    if (s->needs + need > s->needs_most) {
+        cli_api_refuse(error, "", "the memory for requests is taken; try again");
+        error->status = 503;
+        return false;
+    }
+    s->needs += c->need = need;
+    return true;
 }
 
 static void reader_work(struct cli_call *c) {
     struct cli_server *s = c->server;
     struct cli_api_error error = {0};
-    const bool fine = c->route->answer(c, &error);
-    if (fine && c->route->queued) {
-        reader_pass(c);
-        return;
-    }
+    bool fine = c->route->answer(c, &error);
     pthread_mutex_lock(&s->lock);
-    if (!fine) cli_call_fail(c, &error);
-    cli_call_leave(c);
+    if (fine && c->route->queued) fine = reader_keeps(c, &error);
+    if (fine && c->route->queued) {
+        c->submitted = qkv_clock();
+        cli_calls_put(&s->run, c);
+        pthread_cond_signal(&s->to_run);
+    } else {
+        if (!fine) cli_call_fail(c, &error);
+        cli_call_leave(c);
+    }
     pthread_mutex_unlock(&s->lock);
 }
 

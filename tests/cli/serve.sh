@@ -252,6 +252,7 @@ expect 200 ok
 # ---- clients that go away, and the end ----
 long='{"prompt":["a","e","i","o","u","the","one","that"],"max_tokens":30,"n":128,"ignore_eos":true}'
 printf 'POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %s\r\n\r\n%s' $c "${#long}" "$long" >request
+made=$(metric 'qkv_generation_tokens_total{model="run"}')
 exec 4<>"/dev/tcp/127.0.0.1/$port"
 cat request >&4
 nothing_open() { [ "$(metric qkv_requests_open)" = 0 ]; }
@@ -259,6 +260,8 @@ something_open() { [ "$(metric qkv_requests_open)" != 0 ]; }
 eventually something_open || fail "a request never begins"
 exec 4>&-
 eventually nothing_open || fail "a request without a client goes on"
+made=$(($(metric 'qkv_generation_tokens_total{model="run"}') - made))
+[ $made -lt 30592 ] || fail "all $made tokens were made for a client that went away"
 [ "$(metric qkv_requests_gone_total)" -ge 1 ] || fail "a client that went away is not counted"
 same "$(metric 'qkv_answers_running{model="run"}')" 0 "answers without a client"
 ticks() { cut -d' ' -f14,15 "/proc/$server/stat"; }
@@ -315,6 +318,8 @@ post $c '{"prompt":"a"}' 'Authorization: Bearer second-key'
 expect 503 '2 requests wait already; try again in [0-9]+ s.*unavailable_error'
 grep -qE '^Retry-After: [0-9]+$' head || fail "status 503 without Retry-After"
 exec 4>&- 5>&-
+post $c '{"prompt":["a","e","i","o","u","the","one","that"],"max_tokens":31,"n":128,"logprobs":20,"echo":true}' "$key"
+expect 400 'the answers may take [0-9.]+ MiB of memory, and there are [0-9.]+ MiB for requests.*"param": "n"'
 eventually nothing_open || fail "requests without clients go on"
 if [ "${SANITIZE:-0}" = 0 ]; then
     peak=$(awk '/^VmHWM/ {print $2}' "/proc/$server/status")
