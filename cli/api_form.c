@@ -187,6 +187,8 @@ bool cli_api_read_form(const struct cli_api *api, struct cli_api_request *r, str
         const json_t *value = fields[i].inner ? NULL : json_object_get(r->body, fields[i].name);
         if (value && !json_is_null(value)) fine = fields[i].read(value, fields[i].name, &form, error);
     }
+    if (fine && form.field && r->search.beam)
+        fine = cli_api_refuse(error, form.field, "a search with beams has no %s", form.field);
     fine = fine && form_make(api, &form, r, error);
     free(form.text);
     r->options.constraint = r->constraint;

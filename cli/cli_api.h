@@ -131,7 +131,8 @@ bool cli_api_read_end(struct cli_api_request *request, struct cli_api_error *err
 /* Renders the talk of a chat, and encodes it; *text is freed with qkv_rendered_free, *ids with free. */
 bool cli_api_render(const struct cli_api *api, struct cli_api_request *request, struct qkv_rendered *text,
                     int32_t **ids, size_t *count, struct cli_api_error *error);
-/* The most bytes that a request takes until it is answered, with the engine's copies of it; `context`: of the engine. */
+/* The most bytes that a request takes until it is answered, with the engine's copies of it; `context` is that of the
+ * engine. */
 uint64_t cli_api_need(const struct cli_api *api, const struct cli_api_request *request, size_t context);
 /* Gives the request to the engine. False: *error. */
 bool cli_api_submit(const struct cli_api *api, struct cli_api_request *request, struct cli_api_error *error);

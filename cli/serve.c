@@ -89,7 +89,7 @@ enum { SERVE_CONTEXT = 4096 };
 #define SERVE_BODIES     4                  /* of the largest size; and what is read of them */
 #define SERVE_CONNECTION ((size_t)12 << 10) /* of a connection, with its headers and its call */
 /* What connections and open requests take: an eighth each of what a limit of memory leaves, within these; without a
- * limit the most of connections, and SERVE_NEEDS of requests. */
+ * limit the maximum of connections, and SERVE_NEEDS of requests. */
 #define SERVE_NETWORK_LEAST ((size_t)12 << 20)
 #define SERVE_NETWORK_MOST  ((size_t)144 << 20)
 #define SERVE_NEEDS_LEAST   ((size_t)16 << 20)

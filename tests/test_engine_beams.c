@@ -405,6 +405,11 @@ static void misuse_is_refused(void **state) {
     assert_fails(ctx, qkv_engine_submit(e, &q, &id), QKV_ARGUMENT, "a search has the penalty and the rules");
     q = was, q.presence_penalty = 1;
     assert_fails(ctx, qkv_engine_submit(e, &q, &id), QKV_ARGUMENT, "a search has the penalty and the rules");
+    struct qkv_generate_options o = qkv_generate_defaults();
+    assert_ok(ctx, qkv_constraint_create(ctx, NULL, &o.constraint));
+    q = was, q.options = &o;
+    assert_fails(ctx, qkv_engine_submit(e, &q, &id), QKV_ARGUMENT, "a search has no constraint");
+    qkv_constraint_free(o.constraint);
     assert_int_equal(qkv_engine_state(e).waiting, 0);
     qkv_engine_free(e);
     qkv_model_free(m);

@@ -44,6 +44,8 @@ static enum qkv_status search_check(struct qkv_engine *e, const struct qkv_engin
         return qkv_fail(e->ctx, QKV_ARGUMENT,
                         "a search has the penalty and the rules of its options alone: no penalties, biases, "
                         "min_tokens, stop texts and log-probabilities of tokens");
+    if (job->options.constraint)
+        return qkv_fail(e->ctx, QKV_ARGUMENT, "a search has no constraint; leave one of them out");
     if (o->tokens || o->long_count)
         return qkv_fail(e->ctx, QKV_ARGUMENT, "a search of an engine counts nothing; leave tokens and long_count NULL");
     if (width > e->row_count)

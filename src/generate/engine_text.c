@@ -95,9 +95,10 @@ static enum qkv_status text_pair(struct qkv_engine *e, struct qkv_engine_job *jo
     if (status) return status;
     status = qkv_classify_join(e->model, &template, rule, &pair, &t->ids, &t->types, &t->count, &fate);
     qkv_pair_template_free(&template);
-    if (!status && fate == QKV_FATE_REFUSED) return text_refuse(e, t->count, rule->most);
+    if (status) return status;
+    if (fate == QKV_FATE_REFUSED) return text_refuse(e, t->count, rule->most);
     if (fate != QKV_FATE_FITS) t->count = 0;
-    return status;
+    return QKV_OK;
 }
 
 static enum qkv_status text_classify(struct qkv_engine *e, struct qkv_engine_job *job) {

@@ -190,6 +190,7 @@ bad $c '{"prompt":"a","temperature":"hot"}' 400 '"temperature"' 'must be a numbe
 bad $c '{"prompt":"a","n":129}' 400 '"n"' 'from 1 to 128'
 bad $c '{"prompt":["a","b","c","d","e","f","g","h","i"],"n":128}' 400 '"n"' 'more than 1024'
 bad $c '{"prompt":"a","best_of":3}' 400 '"best_of"' 'is of beams; add use_beam_search true'
+bad $c '{"prompt":"a","use_beam_search":true,"guided_choice":["a"]}' 400 '"guided_choice"' 'has no guided_choice'
 bad $c '{"prompt":"a","typical_p":0.5}' 400 '"typical_p"' 'can be 1 alone'
 bad $c '{"prompt":"a","stream_options":{}}' 400 '"stream_options"' 'needs stream true'
 bad $c '{"prompt":"a","stop_token_ids":["x"]}' 400 '"stop_token_ids"' 'no token id'
@@ -318,9 +319,9 @@ post $c '{"prompt":"a"}' 'Authorization: Bearer second-key'
 expect 503 '2 requests wait already; try again in [0-9]+ s.*unavailable_error'
 grep -qE '^Retry-After: [0-9]+$' head || fail "status 503 without Retry-After"
 exec 4>&- 5>&-
+eventually nothing_open || fail "requests without clients go on"
 post $c '{"prompt":["a","e","i","o","u","the","one","that"],"max_tokens":31,"n":128,"logprobs":20,"echo":true}' "$key"
 expect 400 'the answers may take [0-9.]+ MiB of memory, and there are [0-9.]+ MiB for requests.*"param": "n"'
-eventually nothing_open || fail "requests without clients go on"
 if [ "${SANITIZE:-0}" = 0 ]; then
     peak=$(awk '/^VmHWM/ {print $2}' "/proc/$server/status")
     [ "$peak" -lt $((400 * 1024)) ] || fail "--memory 400M has a peak of $peak KiB"
