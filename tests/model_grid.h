@@ -129,17 +129,19 @@ static inline const char *random_projections(struct qkv_random *r, bool causal, 
 }
 
 /* {…} of experts, or null. A gradient by differences must not change the choice of experts, so all of them are
- * chosen there. */
+ * chosen there; nor their order, on which the weights of sparsemixer depend: test_route checks those. */
 static inline const char *random_experts(struct qkv_random *r, char out[300]) {
-    const char *scores = PICK(r, QKV_EXPERT_SCORES_LIST(GRID_TEXT)), *group = PICK(r, QKV_GROUP_SCORE_LIST(GRID_TEXT));
+    const char *scores, *group = PICK(r, QKV_GROUP_SCORE_LIST(GRID_TEXT));
+    do scores = PICK(r, QKV_EXPERT_SCORES_LIST(GRID_TEXT));
+    while (smooth_only && !strcmp(scores, "sparsemixer"));
     char groups[80] = "", shared[60] = "";
     const char *more = "";
     const char *k = smooth_only ? "4" : PICK(r, "1", "2", "3", "4");
     if (*k <= '2' && qkv_random_below(r, 2))
         snprintf(groups, sizeof groups, ", \"groups\": 2, \"top_groups\": %s, \"group_score\": \"%s\"",
                  PICK(r, "1", "2"), group);
-    if (!strcmp(scores, "sparsemixer")) /* with the larger margin no logit is too far, so weights have no steps */
-        more = smooth_only ? ", \"margin\": 2.5" : PICK(r, "", ", \"margin\": 0.6");
+    if (!strcmp(scores, "sparsemixer"))
+        more = PICK(r, "", ", \"margin\": 2.5", ", \"margin\": 0.6");
     else if (strcmp(scores, "chosen"))
         more = PICK(r, "", ", \"normalize\": false");
     if (qkv_random_below(r, 2))

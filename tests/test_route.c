@@ -72,6 +72,71 @@ static void losses_of_routers_have_their_gradients(void **state) {
     }
 }
 
+/* Σ g·w over the weights w of sparsemixer: the j-th is the softmax of its logit among those that are not chosen before
+ * it and not too far below it, which the logits `at` decide. */
+static double mixed_weights(const float *logits, const float *at, const int32_t *chosen, const float *g, double margin,
+                            double scale) {
+    double total = 0;
+    for (size_t n = 0; n < N; n++)
+        for (size_t j = 0; j < K; j++) {
+            const size_t own = (size_t)chosen[n * K + j];
+            const double best = (double)at[n * E + own];
+            double sum = 0;
+            for (size_t e = 0; e < E; e++) {
+                const double x = (double)at[n * E + e];
+                bool counts = e == own || (best - x) / fmax(fabs(x), best) <= margin;
+                for (size_t i = 0; i < j; i++) counts = counts && (size_t)chosen[n * K + i] != e;
+                if (counts) sum += exp((double)logits[n * E + e] - (double)logits[n * E + own]);
+            }
+            total += (double)g[n * K + j] * scale / sum;
+        }
+    return total;
+}
+
+static void weights_of_sparsemixer_have_their_gradients(void **state) {
+    (void)state;
+    for (uint64_t i = 0; i < 8; i++) {
+        struct fixture f;
+        const struct qkv_routing *routing;
+        const double margin = i % 2 ? 2.5 : 0.4, scale = i < 4 ? 1 : 1.7;
+        const struct qkv_route_options o = {.top_k = K,
+                                            .groups = 1,
+                                            .top_groups = 1,
+                                            .scores = QKV_EXPERT_SCORES_SPARSEMIXER,
+                                            .scale = (float)scale,
+                                            .margin = (float)margin,
+                                            .rows = &rows};
+        float g[N * K], at[N * E];
+        int32_t chosen[N * K];
+        struct qkv_loss loss;
+        start(&f, 970 + i);
+        leaf(&f, N, E, 0);
+        memcpy(at, f.values[0], sizeof at);
+        test_fill(&f.random, g, N * K, 1);
+        qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, true);
+        struct qkv_tensor *y = qkv_op_route(&f.tape, &f.leaves[0], NULL, &o, &routing);
+        memcpy(chosen, routing->chosen, sizeof chosen);
+        qkv_op_inner_product(&f.tape, y, g, 1, &loss);
+        const double expected = mixed_weights(f.values[0], at, chosen, g, margin, scale);
+        if (fabs(loss.sum - expected) > 1e-5 * (1 + fabs(expected))) fail_msg("%g, not %g", loss.sum, expected);
+        assert_int_equal(qkv_tape_backward(&f.tape), QKV_OK);
+        for (size_t k = 0; k < N * E; k++) {
+            const float x = f.values[0][k], step = 1e-3F;
+            double ends[2];
+            for (int side = 0; side < 2; side++) {
+                f.values[0][k] = side ? x + step : x - step;
+                ends[side] = mixed_weights(f.values[0], at, chosen, g, margin, scale);
+            }
+            f.values[0][k] = x;
+            const double slope = (ends[1] - ends[0]) / ((double)(x + step) - (double)(x - step));
+            const double gradient = (double)f.leaves[0].learning.gradient[k];
+            if (fabs(slope - gradient) > 1e-4 * (1 + fabs(slope)))
+                fail_msg("logit %zu of case %d: %g, not %g", k, (int)i, gradient, slope);
+        }
+        finish(&f);
+    }
+}
+
 /* Of equal scores the lower index is chosen, in groups, too, and each expert's rows are in order. */
 static void of_equal_experts_the_lower_is_chosen(void **state) {
     (void)state;
@@ -157,6 +222,7 @@ static void products_with_a_weight_of_fp32_are_fp32_in_mixed_precision(void **st
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_of_routers_have_their_gradients),
+        cmocka_unit_test(weights_of_sparsemixer_have_their_gradients),
         cmocka_unit_test(of_equal_experts_the_lower_is_chosen),
         cmocka_unit_test(a_router_without_numbers_is_named),
         cmocka_unit_test(products_with_a_weight_of_fp32_are_fp32_in_mixed_precision),
