@@ -6,11 +6,7 @@ export QKV_THREADS=1
 refuse 2 'name a model' "$QKV" serve
 refuse 2 '^qkv: --memory needs a size from 1M to 16384G, such as 512M or 8G, not "x"' "$QKV" serve nowhere --memory x
 refuse 2 'each has no effect' "$QKV" serve nowhere --each 3
-"$QKV" serve nowhere >out 2>err
-if grep -q 'built without libmicrohttpd' err; then
-    echo "NOT TESTED: qkv serve; this qkv was built without libmicrohttpd"
-    finish
-fi
+need_server "qkv serve"
 make_spec
 make_text 80 >text.txt
 try 0 train run 4 --quiet

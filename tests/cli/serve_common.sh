@@ -1,5 +1,13 @@
 # serve_common.sh: starts "qkv serve" and asks it, for tests that source it after common.sh.
 
+# need_server WHAT: ends the test of WHAT here if this qkv has no server, which it must say.
+need_server() {
+    try 1 "$QKV" serve nowhere
+    grep -q 'built without libmicrohttpd' err || return 0
+    echo "NOT TESTED: $1; this qkv was built without libmicrohttpd"
+    finish
+}
+
 # serve NAME OPTIONS...: starts a server at a free port; its messages go to NAME.err. Sets $port and $server.
 serve() {
     local name=$1

@@ -5,11 +5,7 @@
 . "$SOURCE/tests/cli/serve_common.sh"
 : "${LOAD:=4}" "${FLOOD:=1500}"
 load=$BINARY/tests/cli/load
-"$QKV" serve nowhere >out 2>err
-if grep -q 'built without libmicrohttpd' err; then
-    echo "NOT TESTED: qkv serve under load; this qkv was built without libmicrohttpd"
-    finish
-fi
+need_server "qkv serve under load"
 make_spec
 make_text 80 >text.txt
 try 0 train run 4 --quiet

@@ -4,15 +4,16 @@
 . "$(dirname "$0")/common.sh"
 . "$SOURCE/tests/cli/serve_common.sh"
 . "$SOURCE/tests/cli/browser.sh"
-"$QKV" serve nowhere >out 2>err
-if grep -q 'built without libmicrohttpd' err; then
-    echo "NOT TESTED: the page of qkv serve; this qkv was built without libmicrohttpd"
-    finish
-fi
-need_browser
+need_server "the page of qkv serve"
 make_spec
 make_text 80 >text.txt
 try 0 train run 4 --quiet
+serve plain run --log none
+ask GET /
+expect 200 '<title>qkv chat</title>'
+grep -qi '^content-type: text/html' head || fail "the page is not HTML"
+stop plain
+need_browser
 sed 's/"context": 32/"context": 2048/; s/"d_model": 32/"d_model": 256/; s/"layers": 2/"layers": 6/' spec.json >wide.json
 try 0 "$QKV" new wide.json --tokenizer run/tokenizer.json --out wide
 serve page wide run --log none
@@ -134,8 +135,10 @@ evaluate "send_text('the')"
 until_page "talk.length === 2 && idle()" "an answer of the other model"
 # The talk outlives the page; a phone, in the dark: nothing is wider than the window.
 window 390 800 dark
+evaluate "window.before = true"
 say Page.reload '{}' "$session"
-until_page "document.readyState === 'complete' && document.querySelectorAll('.message').length === 2" "the old talk"
+until_page "window.before === undefined && document.readyState === 'complete' &&
+    document.querySelectorAll('.message').length === 2" "the old talk"
 helpers
 is "document.documentElement.scrollWidth <= 390" true
 is "getComputedStyle(document.body).backgroundColor" "rgb(16, 20, 24)"
