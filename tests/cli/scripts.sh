@@ -157,4 +157,30 @@ same $? 130 "the exit code of bench-peers after Ctrl-C"
 last="bench-peers, interrupted"
 has err 'interrupted'
 has out "^$row +[0-9.]+ [mu]s .* [0-9.]+ \["
+
+# The comparison of servers, the other one being a second qkv here.
+. "$SOURCE/tests/cli/serve_common.sh"
+need_server "bench-serve"
+make_spec
+sed 's/"context": 32/"context": 512/' spec.json >long.json
+try 0 "$QKV" new long.json --out long --quiet
+try 1 scripts/bench-serve long ./missing
+has err '\./missing does not run: build it'
+try 1 scripts/bench-serve nowhere "$QKV"
+has err 'cannot read nowhere'
+try 1 scripts/bench-serve long "$QKV"
+has err 'long has 512 positions, too few for prompts of 4096 tokens; see --long'
+fake_peer xllamacpp <<END
+shift 2 && exec "$QKV" serve "\$1" --port 0 --ignore-fields --log none
+END
+try 0 scripts/bench-serve long "$QKV" --folder fake --long 300 --rounds 1 --clients 2 --threads 1 --json serve.json
+has out '^ +qkv +llama\.cpp +ratio$'
+for row in alone prompt together gap short; do
+    has out "^$row +(tokens/s|s) +[0-9.]+ \[.*\] +[0-9.]+ \[.*\] +[0-9.]+$"
+done
+has out '^together / prompt of qkv: [0-9.]+$'
+python3 -m json.tool serve.json >out || fail "bench-serve writes no JSON"
+try 0 scripts/bench-serve long "$QKV" --no-peer --long 0 --rounds 1 --clients 2 --threads 1
+hasnt out 'llama'
+hasnt out '^gap'
 finish
