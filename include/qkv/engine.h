@@ -43,10 +43,13 @@ struct qkv_engine_options {
     /* largest number of tokens of a source, and of a text that is embedded, classified or filled; 0: the context of the
      * stack that reads it, at most 2048, but none with a decoder alone whose folder records no pooling */
     size_t text;
-    /* largest number of tokens that are guessed for an answer in a step, at most 32: those that followed when its
-     * latest tokens occurred before. The model reads them with the newest token, and tokens are chosen as without them:
-     * right guesses save steps, and no guess changes an answer. 0: none */
+    /* largest number of tokens that are guessed for an answer in a step, at most 32: by `draft`, or else those that
+     * followed when its latest tokens occurred before. The model reads them with the newest token, and tokens are
+     * chosen as without them: right guesses save steps, and no guess changes an answer. 0: none, or 4 with `draft` */
     size_t drafts;
+    /* a smaller decoder of the same context, with the same tokens, that guesses; it has a cache of as many pages, and
+     * must outlive the engine. NULL: none */
+    struct qkv_model *draft;
 };
 /* Experimental: all 0. */
 QKV_API void qkv_engine_options_init(struct qkv_engine_options *options, size_t size);

@@ -23,6 +23,27 @@ static struct qkv_decoder_options engine_decoder(const struct qkv_engine *e, con
     return o;
 }
 
+/* The rows of the draft model, whose pages are as many. */
+static struct qkv_decoder_options engine_draft(const struct qkv_engine *e, const struct qkv_decoder_options *of) {
+    struct qkv_decoder_options o = *of;
+    o.capacity = qkv_min(o.capacity, (size_t)e->draft_model->spec.context);
+    o.cache = NULL;
+    o.encoded = NULL;
+    return o;
+}
+
+/* Adds the bytes of the draft model, with scores for each row. */
+static enum qkv_status engine_measure_draft(const struct qkv_engine *e, const struct qkv_decoder_options *of,
+                                            size_t *bytes) {
+    if (!e->draft_model) return QKV_OK;
+    const struct qkv_decoder_options o = engine_draft(e, of);
+    size_t rows = 0, mixed = 0;
+    enum qkv_status status = qkv_decoder_measure(e->draft_model, &o, &rows);
+    if (!status) status = qkv_decoder_measure_mixed(e->draft_model, &o, e->row_count, &mixed);
+    *bytes += rows + mixed + qkv_graph_bytes(&e->draft_model->spec);
+    return status;
+}
+
 /* Measures such a decoder with the scores of prompts and the records of a step. */
 static enum qkv_status engine_measure(const struct qkv_engine *e, const struct qkv_decoder_options *o, size_t *bytes) {
     const size_t most = qkv_max(e->row_count, QKV_ENGINE_SCORED), scored = most - e->row_count;
@@ -33,7 +54,7 @@ static enum qkv_status engine_measure(const struct qkv_engine *e, const struct q
         room.places ? qkv_encoded_room_measure(e->model, &room, o, bytes) : qkv_decoder_measure(e->model, o, bytes);
     if (!status && !room.places) status = qkv_decoder_measure_mixed(e->model, o, most, &mixed);
     *bytes += mixed + scored * (size_t)e->model->spec.vocab * sizeof(float) + qkv_graph_bytes(&e->model->spec);
-    return status;
+    return status ? status : engine_measure_draft(e, o, bytes);
 }
 
 /* Chooses the number of pages that fit: at most what all rows can use, and as much again for the past. */
@@ -87,8 +108,10 @@ static enum qkv_status engine_check(struct qkv_engine *e, const struct qkv_engin
     e->adapts = !o->step;
     e->step = e->adapts ? qkv_min(64, e->most) : o->step;
     e->forget = o->forget;
-    e->drafts = o->drafts;
-    return qkv_engine_texts_check(e, o);
+    e->drafts = o->drafts || !o->draft ? o->drafts : QKV_ENGINE_DRAFTS_USUAL;
+    e->draft_model = o->draft;
+    enum qkv_status status = e->draft_model ? qkv_engine_draft_check(e) : QKV_OK;
+    return status ? status : qkv_engine_texts_check(e, o);
 }
 
 static enum qkv_status engine_arrays(struct qkv_engine *e) {
@@ -114,6 +137,10 @@ static enum qkv_status engine_make_decoder(struct qkv_engine *e, const struct qk
     if (!status && e->model->encoder.spec) status = qkv_engine_open_room(e, pages);
     rows.encoded = e->encoded;
     if (!status) status = qkv_decoder_create(e->model, &rows, &e->decoder);
+    if (!status && e->draft_model) {
+        const struct qkv_decoder_options guesses = engine_draft(e, &rows);
+        status = qkv_decoder_create(e->draft_model, &guesses, &e->draft);
+    }
     if (!status) status = engine_arrays(e);
     if (!status) status = qkv_engine_prefixes_create(e);
     if (!status) status = qkv_decoder_take_scores(e->decoder, e->scored_most);
@@ -176,6 +203,7 @@ void qkv_engine_free(struct qkv_engine *e) {
     qkv_engine_prefixes_free(e);
     qkv_engine_texts_free(e);
     qkv_decoder_free(e->decoder);
+    qkv_decoder_free(e->draft);
     free(e->rows), free(e->counts), free(e->order), free(e->scored), free(e->scores), free(e->ids);
     free(e);
 }

@@ -23,7 +23,8 @@ enum {
     QKV_ENGINE_TEXT_TOKENS = 512,     /* tokens of texts that are read at once, if no text is longer */
     QKV_ENGINE_TEXTS = QKV_LINE_ROWS, /* texts that are read at once */
     QKV_ENGINE_MESSAGE = 512,         /* bytes of a message of a search that fails */
-    QKV_ENGINE_DRAFTS = 32,           /* tokens that are guessed for an answer */
+    QKV_ENGINE_DRAFTS = 32,           /* tokens that are guessed for an answer, at most */
+    QKV_ENGINE_DRAFTS_USUAL = 4,      /* the default with a model that guesses */
     QKV_ENGINE_MASKS = 32             /* masks that are filled at once */
 };
 #define QKV_ENGINE_NO_ROW SIZE_MAX
@@ -38,6 +39,7 @@ struct qkv_engine_answer {
     size_t row;         /* of the decoder; QKV_ENGINE_NO_ROW: it waits, or has ended */
     size_t cached;      /* positions that were in the cache when it began */
     size_t drafted;     /* tokens after them that are guessed, in this step */
+    bool undrafted;     /* the draft model cannot read it, or has no pages for it */
     size_t told;        /* tokens of the prompt whose log-probabilities were told, with the first */
     bool ended;
     /* the first pages of its list that the cache knows, and the node of the last of them */
@@ -126,6 +128,8 @@ struct qkv_engine {
     struct qkv_decoder *decoder;
     size_t row_count, context, most; /* most: tokens of a step */
     size_t drafts;                   /* tokens that are guessed for an answer */
+    struct qkv_model *draft_model;   /* that guesses; NULL: they are looked up */
+    struct qkv_decoder *draft;       /* its rows are those of `decoder`; NULL: there is none */
     bool forget, adapts;             /* adapts: the tokens of a step follow the time that they take */
     size_t step;                     /* tokens of the next step */
     struct qkv_engine_answer **rows; /* (row_count); NULL: the row is free */
@@ -196,8 +200,10 @@ void qkv_engine_searches_share(struct qkv_engine *engine);
 void qkv_engine_search_step(struct qkv_engine *engine, struct qkv_engine_job *job, const float *scores);
 
 /* ---- guesses (engine_draft.c) ---- */
-/* Guesses up to `most` tokens that follow an answer, and writes them after its ids. Returns how many there are. */
-size_t qkv_engine_draft(struct qkv_engine *engine, struct qkv_engine_answer *answer, size_t most);
+/* Fails if the draft model cannot guess for the engine's model. */
+enum qkv_status qkv_engine_draft_check(struct qkv_engine *engine);
+/* Guesses tokens that follow the answers that make tokens, and writes them after their ids. */
+enum qkv_status qkv_engine_draft(struct qkv_engine *engine);
 
 /* ---- texts (engine_text.c, engine_encode.c) ---- */
 /* Checks and reads a text. */

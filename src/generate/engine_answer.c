@@ -21,6 +21,7 @@ void qkv_engine_enter(struct qkv_engine *e, struct qkv_engine_answer *a, size_t 
     e->rows[row] = a;
     e->decoder->decided[row] = (int32_t)a->job->decided;
     e->decoder->sources[row] = e->places ? (int32_t)a->job->place : 0;
+    if (e->draft) e->draft->decided[row] = (int32_t)qkv_min(a->job->decided, e->draft->capacity);
     e->state.running++;
     e->state.waiting--;
 }
@@ -28,6 +29,7 @@ void qkv_engine_enter(struct qkv_engine *e, struct qkv_engine_answer *a, size_t 
 void qkv_engine_leave(struct qkv_engine *e, struct qkv_engine_answer *a) {
     if (a->row == QKV_ENGINE_NO_ROW) return;
     qkv_decoder_shorten(e->decoder, a->row, 0);
+    if (e->draft) qkv_decoder_shorten(e->draft, a->row, 0);
     e->rows[a->row] = NULL;
     a->row = QKV_ENGINE_NO_ROW;
     a->known = 0;

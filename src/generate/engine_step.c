@@ -100,17 +100,18 @@ static struct qkv_engine_answer *oldest_prompt(const struct qkv_engine *e, size_
     return oldest;
 }
 
-/* Adds guesses to the rows that make tokens, as far as there are scores for them, and tokens in the step. */
+/* Adds the guesses to the rows, as far as there are scores for them, and tokens in the step. */
 static size_t step_draft(struct qkv_engine *e, size_t tokens) {
     const size_t had = tokens;
     size_t scores = e->scored_most - e->state.running; /* each row may need one */
     for (size_t r = 0; r < e->row_count; r++) {
         struct qkv_engine_answer *a = e->rows[r];
-        if (!a || !a->made || a->job->search || !e->counts[r] || tokens >= e->step) continue;
-        const size_t more = qkv_engine_draft(e, a, qkv_min(scores, e->step - tokens));
-        e->counts[r] += more;
-        tokens += more;
-        scores -= more;
+        if (!a) continue;
+        const size_t left = e->counts[r] && tokens < e->step ? qkv_min(scores, e->step - tokens) : 0;
+        a->drafted = qkv_min(a->drafted, left);
+        e->counts[r] += a->drafted;
+        tokens += a->drafted;
+        scores -= a->drafted;
     }
     return tokens - had;
 }
@@ -123,11 +124,11 @@ static size_t step_choose(struct qkv_engine *e, bool drafts) {
     memset(e->counts, 0, e->row_count * sizeof *e->counts);
     for (size_t r = 0; r < e->row_count; r++) {
         if (!e->rows[r]) continue;
-        e->rows[r]->drafted = 0;
+        if (!drafts) e->rows[r]->drafted = 0;
         if (unread(e, e->rows[r]) == 1) tokens += e->counts[r] = piece_most(e, e->rows[r], 1);
     }
     const size_t prompts = prompts_sort(e);
-    const size_t guessed = drafts && e->drafts && !prompts ? step_draft(e, tokens) : 0;
+    const size_t guessed = drafts && e->drafts ? step_draft(e, tokens) : 0;
     struct qkv_engine_answer *first = oldest_prompt(e, prompts);
     left = e->step > tokens + guessed ? e->step - tokens - guessed : !tokens;
     if (first && left) {
@@ -335,6 +336,17 @@ static void step_adapt(struct qkv_engine *e, size_t tokens, double seconds) {
         e->step = qkv_min(e->most, 2 * e->step);
 }
 
+/* Guesses tokens in a step that reads no prompt. */
+static enum qkv_status step_guess(struct qkv_engine *e) {
+    bool prompts = false;
+    for (size_t r = 0; r < e->row_count; r++) {
+        if (!e->rows[r]) continue;
+        e->rows[r]->drafted = 0;
+        prompts = prompts || unread(e, e->rows[r]) > 1;
+    }
+    return prompts ? QKV_OK : qkv_engine_draft(e);
+}
+
 enum qkv_status qkv_engine_step(struct qkv_engine *e, bool *busy) {
     QKV_CALL(e ? e->ctx : NULL);
     QKV_NEED(qkv_call, e);
@@ -344,6 +356,7 @@ enum qkv_status qkv_engine_step(struct qkv_engine *e, bool *busy) {
     if (status) return status;
     step_admit(e);
     status = qkv_engine_sources_run(e, &sources);
+    if (!status && e->drafts && e->decoder) status = step_guess(e);
     if (!status && e->decoder) status = step_grow(e, &tokens, &scored);
     if (!status && tokens) status = step_tell(e);
     if (!status) status = qkv_engine_texts_run(e, tokens ? e->step / 2 : e->step, &read);
