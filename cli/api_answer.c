@@ -119,6 +119,32 @@ static void put_chat_tokens(const struct cli_api *api, const struct cli_api_choi
     qkv_json_end(out, '}');
 }
 
+static bool is_plain(const char *text, size_t size) {
+    size_t at = 0;
+    for (size_t n; at < size && text[at] && (n = qkv_utf8_length(text + at, size - at)); at += n) {
+    }
+    return at == size;
+}
+
+/* A token of a completion, as a key or as a value: its text, or bytes:\xe2\x80 where that is no text, so that no two
+ * tokens look alike. */
+static void put_name(const struct cli_api *api, int32_t id, void put(struct qkv_json *, const char *, size_t),
+                     struct qkv_json *out) {
+    size_t size, at = 0;
+    const char *text = token_text(api, id, &size);
+    const size_t room = 6 + 4 * size + 1;
+    char *name = is_plain(text, size) ? NULL : malloc(room);
+    if (!name) {
+        put(out, text, size);
+        return;
+    }
+    at = (size_t)snprintf(name, room, "bytes:");
+    for (size_t i = 0; i < size; i++)
+        at += (size_t)snprintf(name + at, room - at, "\\x%02x", (unsigned)(unsigned char)text[i]);
+    put(out, name, at);
+    free(name);
+}
+
 /* The likeliest tokens of a completion's token; the first token of a prompt has none. */
 static void put_top(const struct cli_api *api, const struct cli_api_choice *c, size_t top, size_t i,
                     struct qkv_json *out) {
@@ -129,9 +155,7 @@ static void put_top(const struct cli_api *api, const struct cli_api_choice *c, s
     qkv_json_begin(out, '{');
     for (size_t k = 0; k < c->tokens[i].top_count; k++) {
         const struct qkv_token_score *score = &c->tops[i * top + k];
-        size_t size;
-        const char *text = token_text(api, score->id, &size);
-        qkv_json_key_bytes(out, text, size);
+        put_name(api, score->id, qkv_json_key_bytes, out);
         qkv_json_number(out, score->log_probability, 9);
     }
     qkv_json_end(out, '}');
@@ -143,10 +167,7 @@ static void put_tokens(const struct cli_api *api, const struct cli_api_choice *c
     qkv_json_begin(out, '{');
     qkv_json_key(out, "tokens");
     qkv_json_begin(out, '[');
-    for (size_t i = first; i < c->count; i++) {
-        const char *text = token_text(api, c->tokens[i].score.id, &size);
-        qkv_json_string(out, text, size);
-    }
+    for (size_t i = first; i < c->count; i++) put_name(api, c->tokens[i].score.id, qkv_json_string, out);
     qkv_json_end(out, ']');
     qkv_json_key(out, "token_logprobs");
     qkv_json_begin(out, '[');
@@ -163,7 +184,7 @@ static void put_tokens(const struct cli_api *api, const struct cli_api_choice *c
     qkv_json_key(out, "text_offset");
     qkv_json_begin(out, '[');
     for (size_t i = 0; i < c->count; i++, at += size) {
-        qkv_json_count(out, at);
+        if (i >= first) qkv_json_count(out, at);
         token_text(api, c->tokens[i].score.id, &size);
     }
     qkv_json_end(out, ']');

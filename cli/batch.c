@@ -7,7 +7,7 @@
 #include "cli_batch.h"
 
 struct arguments {
-    const char *input, *output, *template;
+    const char *input, *output, *template, *draft;
     struct cli_texts set;
     int64_t rows, context, tokens, memory, drafts;
     struct cli_sampling sampling;
@@ -43,9 +43,11 @@ static const struct cli_option options[] = {
      .help = "memory of the cache and of steps, as 512M or 8G; no answer depends on it", .low = 1, .high = 1 << 24,
      .before = "half of what is free", .subject = "batches"},
     {CLI_COUNT, 0, "drafts", "N", offsetof(struct arguments, drafts),
-     .help = "number of tokens that are guessed for an answer in a step, where its latest tokens occurred before (0: "
-             "none); no answer depends on it",
-     .high = 32, .subject = "batches"},
+     .help = "number of tokens that are guessed for an answer in a step, by --draft, or where its latest tokens "
+             "occurred before (0: none); no answer depends on it",
+     .high = 32, .before = "0; 4 with --draft", .subject = "batches"},
+    {CLI_MODEL_READ, 0, "draft", "MODEL", offsetof(struct arguments, draft),
+     .help = "a smaller model with the same tokens that guesses; no answer depends on it", .subject = "batches"},
     CLI_SAMPLING_WITHOUT_SEED(struct arguments),
     CLI_SAMPLING_ROW(CLI_COUNT, struct arguments, 's', "seed", "N", seed,
                      .help = "seed of the random choices of the first line; each line after it has one more",
@@ -177,6 +179,7 @@ static int batch_engine(struct cli_batch *b, const struct arguments *a, const ch
     o.context = a->context ? (size_t)a->context : most < BATCH_CONTEXT ? most : BATCH_CONTEXT;
     o.memory = (size_t)a->memory << 20;
     o.drafts = (size_t)a->drafts;
+    o.draft = b->draft;
     o.cache = a->common.cache;
     int code = CLI_DONE;
     if (b->chats) code = cli_talk_open(b->api.ctx, path, a->template, &b->api.style);
@@ -243,6 +246,7 @@ static int batch_work(struct cli_batch *b, const struct arguments *a) {
 static int batch_model(struct cli_batch *b, const struct arguments *a, const char *path) {
     int code = cli_open(&a->common, &b->api.ctx);
     if (!code) code = cli_load(&a->common, b->api.ctx, path, &b->api.model);
+    if (!code && a->draft) code = cli_load(&a->common, b->api.ctx, a->draft, &b->draft);
     if (!code) code = batch_engine(b, a, path);
     if (!code) code = cli_batch_output(b, a->force);
     return code ? code : batch_work(b, a);
@@ -274,6 +278,7 @@ static int batch_run(const void *values, const char *const *words, size_t count)
     cli_api_forms_close(b.api.forms);
     cli_talk_close(&b.api.style);
     qkv_model_free(b.api.model);
+    qkv_model_free(b.draft);
     qkv_context_free(b.api.ctx);
     json_decref(b.names);
     free(b.text);

@@ -29,6 +29,7 @@ struct cli_batch {
     json_t *names; /* of all requests: true if there is an answer */
     bool chats;    /* some are chats */
     struct cli_api api;
+    struct qkv_model *draft; /* NULL: none */
     struct cli_batch_item *items;
     size_t open;                   /* choices of items */
     size_t had, answered, refused; /* answers that were there; that were written */

@@ -11,11 +11,11 @@
 
 /* A model that is served. */
 struct cli_served {
-    char *name;       /* in requests */
-    const char *path; /* as the command line names it */
-    struct qkv_model *model;
-    struct cli_api api;    /* of the engine's thread */
-    struct cli_api reader; /* of the reader: a context and a share of its own */
+    char *name;                      /* in requests */
+    const char *path;                /* as the command line names it */
+    struct qkv_model *model, *draft; /* draft: guesses tokens; NULL: none */
+    struct cli_api api;              /* of the engine's thread */
+    struct cli_api reader;           /* of the reader: a context and a share of its own */
     int64_t created;
     struct qkv_engine_state state; /* after the latest step */
     size_t active;                 /* calls that the engine has */
@@ -88,9 +88,9 @@ struct cli_histogram {
 };
 struct cli_server {
     const struct cli_serve_options {
-        const char *host, *keys, *template, *log;
+        const char *host, *keys, *template, *log, *draft;
         struct cli_texts name, allow_host, allow_origin;
-        int64_t port, rows, context, tokens, memory, queue, each, body, seconds, grace;
+        int64_t port, rows, context, tokens, memory, queue, each, body, seconds, grace, drafts;
         struct cli_texts set;
         struct cli_sampling sampling;
         bool ignore_fields, json;

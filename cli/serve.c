@@ -45,6 +45,15 @@ static const struct cli_option options[] = {
               .high = 16384, .subject = "limits"),
     SERVE_ROW(CLI_COUNT, "context", "N", context, .help = "largest number of tokens of a prompt and its answer",
               .high = INT32_MAX, .before = "the model's, at most 4096", .subject = "limits"),
+    SERVE_ROW(CLI_COUNT, "drafts", "N", drafts,
+              .help =
+                  "number of tokens that are guessed for an answer in a step, by --draft, or where its latest tokens "
+                  "occurred before (0: none); no answer depends on it",
+              .high = 32, .before = "0; 4 with --draft", .subject = "limits"),
+    SERVE_ROW(CLI_MODEL_READ, "draft", "MODEL", draft,
+              .help = "a smaller model with the same tokens that guesses for the one that is served; no answer depends "
+                      "on it",
+              .subject = "model"),
     SERVE_ROW(CLI_COUNT, "queue", "N", queue,
               .help = "requests that may wait, beside those that are answered; more get status 503", .high = 1000000,
               .subject = "limits"),
@@ -147,6 +156,8 @@ static int serve_check(const struct cli_serve_options *o) {
 
 static int serve_names(struct cli_server *s) {
     const struct cli_texts *given = &s->options->name;
+    if (s->options->draft && s->model_count > 1)
+        return cli_usage("serve: --draft guesses for one model, and there are %zu", s->model_count);
     if (given->count > s->model_count)
         return cli_usage("serve: there are %zu names and %zu models", given->count, s->model_count);
     for (size_t i = 0; i < s->model_count; i++) {
@@ -168,6 +179,7 @@ static int serve_load(struct cli_server *s, struct cli_served *m) {
     sampling.seed = 0;
     int code = cli_open(&o->common, &api->ctx);
     if (!code) code = cli_load(&o->common, api->ctx, m->path, &m->model);
+    if (!code && o->draft) code = cli_load(&o->common, api->ctx, o->draft, &m->draft);
     if (!code) code = cli_talk_begin(&o->set, &api->style);
     if (!code && qkv_model_tokenizer(m->model)) code = cli_talk_open(api->ctx, m->path, o->template, &api->style);
     if (!code) code = cli_open(&o->common, &m->reader.ctx);
@@ -239,6 +251,8 @@ static int serve_engines(struct cli_server *s) {
         e.rows = (size_t)o->rows;
         e.context = o->context ? (size_t)o->context : most < SERVE_CONTEXT ? most : SERVE_CONTEXT;
         e.cache = o->common.cache;
+        e.drafts = (size_t)o->drafts;
+        e.draft = m->draft;
         if (limit) e.memory = (limit - used - reserve) / s->model_count;
         if (qkv_engine_create(m->model, &e, &m->api.engine)) return cli_broken(m->api.ctx);
         m->reader.engine = m->api.engine;
@@ -407,6 +421,7 @@ static void serve_free(struct cli_server *s) {
         cli_talk_close(&m->api.style);
         qkv_model_free(m->reader.model);
         qkv_model_free(m->model);
+        qkv_model_free(m->draft);
         qkv_context_free(m->reader.ctx);
         qkv_context_free(m->api.ctx);
         free(m->name);

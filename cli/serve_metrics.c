@@ -131,6 +131,8 @@ COUNT_OF(cached_tokens)
 COUNT_OF(tokens)
 COUNT_OF(steps)
 COUNT_OF(put_off)
+COUNT_OF(drafted)
+COUNT_OF(accepted)
 static const struct {
     const char *name, *type, *help;
     double (*value)(const struct qkv_engine_state *e);
@@ -146,6 +148,8 @@ static const struct {
     {"generation_tokens_total", "counter", "Tokens that were made.", tokens_of},
     {"steps_total", "counter", "Steps of the engine.", steps_of},
     {"preemptions_total", "counter", "How often an answer gave its pages back, to be computed again.", put_off_of},
+    {"drafted_tokens_total", "counter", "Tokens that were guessed.", drafted_of},
+    {"accepted_tokens_total", "counter", "Tokens that were guessed and then chosen.", accepted_of},
 };
 
 static void metrics_models(struct lines *to, const struct cli_server *s) {

@@ -26,7 +26,7 @@ cat >requests.jsonl <<'END'
 {"custom_id": "unsaid", "prompt": "ghost"}
 END
 text_alone() { "$QKV" generate run -q "$@" 2>/dev/null; }
-for way in "" "--rows 1" "--rows 3 --memory 2 --drafts 7" "--threads 2 --rows 7"; do
+for way in "" "--rows 1" "--rows 3 --memory 2 --drafts 7" "--threads 2 --rows 7" "--draft run --rows 4"; do
     checks=$((checks + 1))
     batch $way --temp 0 -n 6 || fail "qkv batch $way: exit code $?"
     same "$(wc -l <answers.jsonl)" 6 "lines of answers ($way)"
@@ -44,7 +44,10 @@ for way in "" "--rows 1" "--rows 3 --memory 2 --drafts 7" "--threads 2 --rows 7"
     cmp -s sorted first.txt || fail "other answers with $way"
 done
 hasnt err 'refused'
+batch --json --temp 0 -n 12 --draft run --drafts 3
+has out '"drafted": [1-9][0-9]*, "accepted": [1-9]'
 batch --json --temp 0 -n 6
+has out '"drafted": 0, "accepted": 0'
 has out '^\{"file": "answers.jsonl", "requests": 6, "answered": 6, "refused": 0, "kept": 0, "tokens": [0-9]+, '
 
 # ---- log-probabilities ----

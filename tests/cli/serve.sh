@@ -6,6 +6,7 @@ export QKV_THREADS=1
 refuse 2 'name a model' "$QKV" serve
 refuse 2 '^qkv: --memory needs a size from 1M to 16384G, such as 512M or 8G, not "x"' "$QKV" serve nowhere --memory x
 refuse 2 'each has no effect' "$QKV" serve nowhere --each 3
+refuse 2 '^qkv: serve: --draft guesses for one model, and there are 2' "$QKV" serve one two --draft three
 need_server "qkv serve"
 make_spec
 make_text 80 >text.txt
@@ -269,6 +270,11 @@ idle() {
     [ "$(ticks)" = "$before" ]
 }
 eventually idle || fail "an idle server takes time of the processor"
+# Each piece of a stream has an offset for each of its tokens.
+post $c '{"model":"run","prompt":"the","max_tokens":6,"temperature":0,"logprobs":1,"echo":true,"stream":true}'
+numbers() { grep -oE "\"$1\": ?\[[^]]*\]" body | tr -cd ',\n'; }
+same "$(numbers text_offset)" "$(numbers token_logprobs)" "offsets of the tokens of a stream"
+[ "$(grep -c text_offset body)" -gt 3 ] || fail "no stream of tokens with log-probabilities"
 (raw <request && mv reply last) &
 last=$!
 eventually something_open || fail "the last request never begins"
@@ -283,15 +289,17 @@ grep -qE "^$start, \"prompt_tokens\": [1-9]" all.err ||
 # ---- keys and limits ----
 printf 'first-key\nsecond-key\n' >keys.txt
 serve keys run --json --keys keys.txt --each 1 --queue 1 --rows 1 --memory 400M --log none \
-    --allow-origin https://a.example --allow-host qkv.example
+    --allow-origin https://a.example --allow-host qkv.example --draft run
 plan='"memory": 419430400, "models": \[\{"id": "run", "rows": 1, '
 grep -qE "^\{\"address\": \"http://127.0.0.1:[0-9]+\", $plan" keys.out || fail "no plan as JSON"
 post $c '{"prompt":"a"}'
 expect 401 'wants a key'
 post $c '{"prompt":"a"}' 'Authorization: Bearer first-kex'
 expect 401 'not one of'
-post $c '{"prompt":"a"}' 'Authorization: Bearer second-key'
+post $c '{"prompt":"a","temperature":0,"max_tokens":24}' 'Authorization: Bearer second-key'
 expect 200 text_completion
+ask GET /metrics '' 'Authorization: Bearer second-key'
+expect 200 'qkv_accepted_tokens_total\{model="run"\} [1-9]'
 ask GET /health
 expect 200 ok
 printf 'GET /health HTTP/1.1\r\nHost: qkv.example\r\nConnection: close\r\n\r\n' | raw
