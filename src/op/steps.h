@@ -269,17 +269,31 @@ struct qkv_step_unpack {
 
 /* ---- training --------------------------------------------------------------------------------------------------- */
 
-/* A run of numbers of a weight, its gradient and its moments. */
+/* What optimizers keep of a weight, with its name in checkpoints: X(NAME, name). M, V: a number for each of its own. */
+#define QKV_MOMENT_LIST(X)                                                                                             \
+    X(M, "m")                                                                                                          \
+    X(V, "v")
+#define QKV_MOMENT_ENUM(NAME, name) QKV_MOMENT_##NAME,
+enum qkv_moment { QKV_MOMENT_LIST(QKV_MOMENT_ENUM) QKV_MOMENT_COUNT };
+/* How numbers of a weight change, each by itself: X(name, moments that it reads and writes). */
+#define QKV_UPDATE_LIST(X)                                                                                             \
+    X(adamw, QKV_HAS(M) | QKV_HAS(V))                                                                                  \
+    X(adam, QKV_HAS(M) | QKV_HAS(V))                                                                                   \
+    X(sgd, QKV_HAS(M))
+#define QKV_HAS(moment)                (1U << QKV_MOMENT_##moment)
+#define QKV_UPDATE_ENUM(name, moments) QKV_UPDATE_##name,
+enum qkv_update { QKV_UPDATE_LIST(QKV_UPDATE_ENUM) QKV_UPDATE_COUNT };
+/* A run of numbers of a weight, its gradient and its moments (NULL: the update has no such moment). */
 struct qkv_optimizer_piece {
-    float *weight, *gradient, *moments[2];
+    float *weight, *gradient, *moments[QKV_MOMENT_COUNT];
     size_t count;
+    enum qkv_update update;
     float rate, decay;
 };
-/* One step of an optimizer on these pieces (of the host), by the kernels adamw or sgd. */
+/* One step of an optimizer on these pieces (of the host), by the kernels of their updates. */
 struct qkv_step_optimize {
     const struct qkv_optimizer_piece *pieces;
     size_t count;
-    enum qkv_optimizer_kind kind;
     float gradient_scale, beta1, beta2, eps, momentum, correction1, correction2;
 };
 

@@ -60,7 +60,6 @@ static uint64_t plan_levels(const struct plan *p) {
 
 static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, size_t *bytes) {
     const struct qkv_train_shapes *s = p->shapes;
-    const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
     size_t step, evaluation = 0, sums = 0, ranks = 0, state, messages;
     enum qkv_status status = qkv_train_freeze(p->options, m);
     if (!status) status = qkv_model_prepare(m, true);
@@ -74,8 +73,8 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
     if (status) return status;
     const size_t divided = qkv_rank_choose_divided(m);
     const size_t masters = qkv_rank_master_bytes(m, qkv_context_rank(m->ctx), &messages);
-    state = qkv_rank_moment_bytes(m, qkv_context_rank(m->ctx));
-    *bytes = sums + ranks + qkv_model_bytes(m) - divided + masters + messages + moments * state + step + evaluation;
+    state = qkv_optimizer_plan(qkv_train_optimizer(p->options), m, qkv_context_rank(m->ctx));
+    *bytes = sums + ranks + qkv_model_bytes(m) - divided + masters + messages + state + step + evaluation;
     return QKV_OK;
 }
 

@@ -86,15 +86,20 @@ static bool need_fall(const struct qkv_train_options *o) {
     return o->min_rate < 0 || is_name(o->schedule, "cosine") || is_name(o->schedule, "linear");
 }
 
-static bool need_moments(const struct qkv_train_options *o) {
-    return !is_name(o->optimizer, "sgd");
+static bool need_betas(const struct qkv_train_options *o) {
+    return qkv_optimizer_reads(qkv_train_optimizer(o), "beta1");
 }
 
-static bool need_sgd(const struct qkv_train_options *o) {
-    return is_name(o->optimizer, "sgd");
+static bool need_eps(const struct qkv_train_options *o) {
+    return qkv_optimizer_reads(qkv_train_optimizer(o), "eps");
 }
 
-/* An option, when it has an effect (or says that there shall be none), and why it has none otherwise. */
+static bool need_momentum(const struct qkv_train_options *o) {
+    return qkv_optimizer_reads(qkv_train_optimizer(o), "momentum");
+}
+
+/* An option, when it has an effect (or says that there shall be none), and why it has none otherwise; NULL: the
+ * optimizer has none. */
 static const struct need {
     const char *option;
     bool (*holds)(const struct qkv_train_options *options);
@@ -115,10 +120,10 @@ static const struct need {
     {"long", need_long, "the windows of a text are all as long as the context", NULL},
     {"min_rate", need_fall, "only the schedules cosine and linear fall to it",
      "leave it out, or choose one of these schedules"},
-    {"beta1", need_moments, "the optimizer sgd has none", "leave it out, or choose adamw or adam"},
-    {"beta2", need_moments, "the optimizer sgd has none", "leave it out, or choose adamw or adam"},
-    {"eps", need_moments, "the optimizer sgd has none", "leave it out, or choose adamw or adam"},
-    {"momentum", need_sgd, "only the optimizer sgd has one", "leave it out, or choose sgd"},
+    {"beta1", need_betas, NULL, "leave it out, or choose adamw or adam"},
+    {"beta2", need_betas, NULL, "leave it out, or choose adamw or adam"},
+    {"eps", need_eps, NULL, "leave it out, or choose adamw or adam"},
+    {"momentum", need_momentum, "only the optimizer sgd has one", "leave it out, or choose sgd"},
     {"eval_every", need_evaluations, "nothing is kept for validation (valid_fraction 0)", NULL},
     {"eval_batches", need_validation, "nothing is kept for validation (valid_fraction 0)", NULL},
 };
@@ -140,7 +145,7 @@ static bool needs_idle(const struct qkv_train_options *options, size_t i, const 
     for (size_t k = 0; k < NEEDS && option; k++) {
         if (strcmp(needs[k].option, option->name) != 0 || needs[k].holds(options)) continue;
         if (!need_is_own(options, &base, i)) continue;
-        if (why) *why = needs[k].why;
+        if (why) *why = needs[k].why ? needs[k].why : qkv_optimizer_lacks(qkv_train_optimizer(options));
         return true;
     }
     return false;

@@ -52,7 +52,6 @@ static enum qkv_status plan_passes(const struct planner *p, struct qkv_rank_plan
 
 static enum qkv_status plan_memory(const struct planner *p, struct qkv_rank_plan *plan) {
     struct qkv_model *m = p->model;
-    const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
     size_t sums = 0, messages;
     enum qkv_status status = qkv_train_freeze(p->options, m);
     if (!status) status = qkv_model_prepare(m, true);
@@ -63,7 +62,7 @@ static enum qkv_status plan_memory(const struct planner *p, struct qkv_rank_plan
     if (status) return status;
     plan->weight_bytes = before - qkv_rank_choose_divided(m);
     plan->gradient_bytes = qkv_model_bytes(m) - before + sums;
-    plan->optimizer_bytes = moments * qkv_rank_moment_bytes(m, p->rank);
+    plan->optimizer_bytes = qkv_optimizer_plan(qkv_train_optimizer(p->options), m, p->rank);
     plan->master_bytes = qkv_rank_master_bytes(m, p->rank, &messages);
     status = qkv_rank_sums_bytes(m, p->options, p->batch, qkv_parts_later_all(m), &plan->buffer_bytes);
     plan->buffer_bytes += messages;
