@@ -457,9 +457,11 @@ static void check_optimizers(Table k, struct qkv_random *random) {
         float *dw = random_floats(random, n, 1);
         for (size_t i = 0; i < n; i++) v[i] = fabsf(v[i]);
         float *w0 = copied(w, n), *m0 = copied(m, n), *v0 = copied(v, n), *w1 = copied(w, n), *m1 = copied(m, n);
-        float *cleared = copied(dw, n), *cleared1 = copied(dw, n);
+        float *w2 = copied(w, n), *m2 = copied(m, n);
+        float *cleared = copied(dw, n), *cleared1 = copied(dw, n), *cleared2 = copied(dw, n);
         k->adamw(w, m, v, cleared, gscale, rate, beta1, beta2, eps, decay, c1, c2, coupled, n);
         k->sgd(w1, m1, cleared1, gscale, rate, beta1, decay, n);
+        k->lion(w2, m2, cleared2, gscale, rate, beta1, beta2, decay, n);
         for (size_t i = 0; i < n; i++) {
             double x = (double)w0[i], raw = (double)gscale * (double)dw[i], g = raw + (coupled ? (double)decay * x : 0);
             double first = (double)beta1 * (double)m0[i] + (1 - (double)beta1) * g;
@@ -469,10 +471,15 @@ static void check_optimizers(Table k, struct qkv_random *random) {
             CHECK(near(w[i], x - (double)rate * (step + (coupled ? 0 : (double)decay * x)), 1e-6, 1), "adam");
             double moment = (double)beta1 * (double)m0[i] + raw + (double)decay * x;
             CHECK(near(m1[i], moment, 1e-6, 1) && near(w1[i], x - (double)rate * moment, 1e-6, 1), "sgd");
-            CHECK(cleared[i] == 0 && cleared1[i] == 0, "the gradient is not cleared");
+            const double direction = (double)beta1 * (double)m0[i] + (1 - (double)beta1) * raw;
+            const double sign = direction > 0 ? 1 : -1;
+            CHECK(near(m2[i], (double)beta2 * (double)m0[i] + (1 - (double)beta2) * raw, 1e-6, 1), "moment of lion");
+            CHECK(fabs(direction) < 1e-6 || near(w2[i], x - (double)rate * (sign + (double)decay * x), 1e-6, 1),
+                  "lion");
+            CHECK(cleared[i] == 0 && cleared1[i] == 0 && cleared2[i] == 0, "the gradient is not cleared");
         }
-        float *all[] = {w, m, v, dw, w0, m0, v0, w1, m1, cleared, cleared1};
-        for (size_t i = 0; i < 11; i++) guarded_free(all[i], n, "optimizer");
+        float *all[] = {w, m, v, dw, w0, m0, v0, w1, m1, w2, m2, cleared, cleared1, cleared2};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) guarded_free(all[i], n, "optimizer");
     }
 }
 

@@ -4,6 +4,9 @@
 #include "train_fixture.h"
 #include "weights.h"
 
+#define KIND_ONE(name, text, help) +1
+enum { KINDS = 0 QKV_OPTIMIZER_LIST(KIND_ONE) };
+
 struct bench {
     struct qkv_context *ctx;
     struct qkv_model *model;
@@ -90,6 +93,12 @@ static void step_element(struct element *e, const struct qkv_optimizer_options *
         e->w -= rate * e->m;
         return;
     }
+    if (o->kind == QKV_OPTIMIZER_LION) {
+        const double direction = o->beta1 * e->m + (1 - o->beta1) * g;
+        e->w -= rate * ((direction > 0) - (direction < 0) + decay * e->w);
+        e->m = o->beta2 * e->m + (1 - o->beta2) * g;
+        return;
+    }
     if (o->kind == QKV_OPTIMIZER_ADAM) g += decay * e->w;
     e->m = o->beta1 * e->m + (1 - o->beta1) * g;
     e->v = o->beta2 * e->v + (1 - o->beta2) * g * g;
@@ -100,13 +109,14 @@ static void step_element(struct element *e, const struct qkv_optimizer_options *
 /* Every parameter, several steps, with a gradient scale; the largest spans more than one piece. */
 static void every_parameter_follows_the_formula(void **state) {
     (void)state;
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < KINDS; kind++) {
         struct bench b = make_bench(2);
         struct qkv_optimizer_options options = options_of((enum qkv_optimizer_kind)kind);
         struct qkv_optimizer *optimizer;
         struct qkv_random random = test_random(10 + (uint64_t)kind);
         assert_ok(b.ctx, qkv_optimizer_create(b.model, &options, &optimizer));
-        assert_int_equal(qkv_optimizer_moments(optimizer), kind == QKV_OPTIMIZER_SGD ? 1 : 2);
+        assert_int_equal(qkv_optimizer_moments(optimizer),
+                         kind == QKV_OPTIMIZER_SGD || kind == QKV_OPTIMIZER_LION ? 1 : 2);
         struct element *history[64];
         size_t P = qkv_model_parameters(b.model), most = 0;
         assert_true(P <= 64);
@@ -163,7 +173,7 @@ static uint64_t bits_after_steps(int threads, enum qkv_optimizer_kind kind) {
 
 static void threads_change_no_bit(void **state) {
     (void)state;
-    for (int kind = 0; kind < 3; kind++)
+    for (int kind = 0; kind < KINDS; kind++)
         for (int threads = 2; threads <= 3; threads++)
             assert_true(bits_after_steps(1, (enum qkv_optimizer_kind)kind) ==
                         bits_after_steps(threads, (enum qkv_optimizer_kind)kind));
@@ -171,7 +181,7 @@ static void threads_change_no_bit(void **state) {
 
 static void a_zero_gradient_stays_finite(void **state) {
     (void)state;
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < KINDS; kind++) {
         struct bench b = make_bench(1);
         struct qkv_optimizer_options options = options_of((enum qkv_optimizer_kind)kind);
         struct qkv_optimizer *optimizer;
@@ -236,7 +246,7 @@ static void impossible_options_are_named(void **state) {
         {QKV_OPTIONS(qkv_optimizer_options, .kind = QKV_OPTIMIZER_SGD, .momentum = 1), "momentum is 1"},
         {QKV_OPTIONS(qkv_optimizer_options, .kind = QKV_OPTIMIZER_SGD, .momentum = 0.9, .weight_decay = -1),
          "weight_decay is -1"},
-        {QKV_OPTIONS(qkv_optimizer_options, .kind = (enum qkv_optimizer_kind)7), "no kind 7"},
+        {QKV_OPTIONS(qkv_optimizer_options, .kind = (enum qkv_optimizer_kind)70), "no kind 70"},
     };
     for (size_t i = 0; i < TEST_COUNT(bad); i++) {
         assert_status(b.ctx, qkv_optimizer_create(b.model, &bad[i].options, &optimizer), QKV_ARGUMENT);

@@ -102,7 +102,7 @@ static void impossible_options_are_named(void **state) {
         {"eval_batches", "-1", "eval_batches is -1"},
         {"save_every", "-1", "save_every is -1"},
         {"keep", "0", "keep is 0"},
-        {"optimizer", "adm", "optimizer is \"adm\"; it must be adamw, adam or sgd"},
+        {"optimizer", "adm", "optimizer is \"adm\"; it must be adamw, adam, sgd or lion"},
         {"schedule", "cos", "schedule is \"cos\"; it must be cosine, linear, constant or inverse_sqrt"},
         {"data", "", "data has an empty name in it"},
     };
@@ -143,6 +143,8 @@ static void options_without_effect_are_refused(void **state) {
         {{"data", "a", "optimizer", "sgd", "beta1", "0.9"}, "beta1 is given, but the optimizer sgd has none"},
         {{"data", "a", "optimizer", "sgd", "beta2", "0.5"}, "beta2 is given, but"},
         {{"data", "a", "optimizer", "sgd", "eps", "1e-8"}, "eps is given, but"},
+        {{"data", "a", "optimizer", "lion", "eps", "1e-8"}, "eps is given, but the optimizer lion has none"},
+        {{"data", "a", "optimizer", "lion", "momentum", "0.5"}, "momentum is given, but only the optimizer sgd"},
         {{"data", "a", "mask_probability", "0.15"}, "mask_probability is given, but only the task mlm masks tokens"},
         {{"data", "a", "batch_tokens", "100"}, "batch_tokens is given, but the windows of a text are all as long"},
         {{"data", "a", "source_tokenizer", "chars"}, "source_tokenizer is given, but only pairs have sources"},

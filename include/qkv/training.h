@@ -14,7 +14,8 @@ extern "C" {
 #define QKV_OPTIMIZER_LIST(X)                                                                                          \
     X(ADAMW, "adamw", "Adam with decoupled weight decay (Loshchilov & Hutter 2019)")                                   \
     X(ADAM, "adam", "Adam with weight decay as L2 (Kingma & Ba 2015)")                                                 \
-    X(SGD, "sgd", "gradient descent with momentum")
+    X(SGD, "sgd", "gradient descent with momentum")                                                                    \
+    X(LION, "lion", "the sign of a moment with decoupled weight decay (Chen et al. 2023)")
 /* The list grows at its end. */
 #define QKV_SCHEDULE_LIST(X)                                                                                           \
     X(COSINE, "cosine", "half a cosine from rate to min_rate")                                                         \
@@ -37,7 +38,7 @@ enum qkv_extend { QKV_EXTEND_LIST(QKV_EXTEND_ENUM) };
 struct qkv_optimizer_options {
     size_t size; /* sizeof(struct qkv_optimizer_options), set by qkv_optimizer_defaults */
     enum qkv_optimizer_kind kind;
-    double beta1, beta2, eps; /* adam, adamw */
+    double beta1, beta2, eps; /* adam, adamw; lion: the betas */
     double momentum;          /* sgd */
     double weight_decay;      /* decay of matrices, embeddings included; vectors have none */
 };
@@ -155,7 +156,7 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
       "save only the input of each block for backward, and compute the block again there: the same losses, less "      \
       "memory")                                                                                                        \
     X(COUNT, context, 0, "model", "positions of a sequence (0: as the spec)")                                          \
-    X(TEXT, optimizer, "adamw", "optimizer", "optimizer: adamw, adam or sgd")                                          \
+    X(TEXT, optimizer, "adamw", "optimizer", "optimizer: adamw, adam, sgd or lion")                                    \
     X(REAL, rate, 1e-3, "optimizer", "learning rate")                                                                  \
     X(REAL, min_rate, -1, "optimizer", "learning rate at the end of the schedule (-1: a tenth of rate)")               \
     X(COUNT, warmup, 100, "optimizer", "steps in which the learning rate rises from 0")                                \

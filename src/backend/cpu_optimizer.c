@@ -1,4 +1,4 @@
-/* cpu_optimizer: the step of an optimizer. The formulas are beside the kernels (kernel/kernel.h: adamw, sgd), which
+/* cpu_optimizer: the step of an optimizer. The formulas are beside the kernels of the updates (kernel/kernel.h), which
  * clip and clear the gradients in the same pass. */
 #include "backend/cpu_work.h"
 
@@ -25,6 +25,12 @@ static void optimize_sgd(const struct qkv_kernels *kernels, const struct qkv_ste
                          const struct qkv_optimizer_piece *p) {
     kernels->sgd(p->weight, p->moments[QKV_MOMENT_M], p->gradient, s->gradient_scale, p->rate, s->momentum, p->decay,
                  p->count);
+}
+
+static void optimize_lion(const struct qkv_kernels *kernels, const struct qkv_step_optimize *s,
+                          const struct qkv_optimizer_piece *p) {
+    kernels->lion(p->weight, p->moments[QKV_MOMENT_M], p->gradient, s->gradient_scale, p->rate, s->beta1, s->beta2,
+                  p->decay, p->count);
 }
 
 #define UPDATE(name, moments) [QKV_UPDATE_##name] = optimize_##name,

@@ -279,7 +279,8 @@ enum qkv_moment { QKV_MOMENT_LIST(QKV_MOMENT_ENUM) QKV_MOMENT_COUNT };
 #define QKV_UPDATE_LIST(X)                                                                                             \
     X(adamw, QKV_HAS(M) | QKV_HAS(V))                                                                                  \
     X(adam, QKV_HAS(M) | QKV_HAS(V))                                                                                   \
-    X(sgd, QKV_HAS(M))
+    X(sgd, QKV_HAS(M))                                                                                                 \
+    X(lion, QKV_HAS(M))
 #define QKV_HAS(moment)                (1U << QKV_MOMENT_##moment)
 #define QKV_UPDATE_ENUM(name, moments) QKV_UPDATE_##name,
 enum qkv_update { QKV_UPDATE_LIST(QKV_UPDATE_ENUM) QKV_UPDATE_COUNT };

@@ -1,6 +1,6 @@
-/* Optimizers: AdamW (Loshchilov & Hutter 2019), Adam with L2 (Kingma & Ba 2015), SGD with momentum: the state, and the
- * cut into pieces of a size that does not depend on the number of threads. The backend's step `optimize` has the
- * arithmetic. What decays is said by QKV_ROLE_LIST: matrices. */
+/* An optimizer (QKV_OPTIMIZER_LIST; optimizer_kinds.c): the state, and the cut into pieces of a size that does not
+ * depend on the number of threads. The backend's step `optimize` has the arithmetic. What decays is said by
+ * QKV_ROLE_LIST: matrices. */
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>

@@ -14,6 +14,7 @@ static const struct optimizer_kind {
     [QKV_OPTIMIZER_ADAMW] = {.betas = true, .eps = true, .update = QKV_UPDATE_adamw},
     [QKV_OPTIMIZER_ADAM] = {.betas = true, .eps = true, .update = QKV_UPDATE_adam},
     [QKV_OPTIMIZER_SGD] = {.momentum = true, .update = QKV_UPDATE_sgd},
+    [QKV_OPTIMIZER_LION] = {.betas = true, .update = QKV_UPDATE_lion},
 };
 #define COUNT_ONE(name, text, help) +1
 enum { KINDS = sizeof kinds / sizeof *kinds };
