@@ -447,7 +447,28 @@ static void check_softmax(Table k, struct qkv_random *random) {
 
 /* ---- optimizers ------------------------------------------------------------------------------------------------- */
 
+static void check_moments_of_matrices(Table k, struct qkv_random *random) {
+    const double gscale = 0.7f, rate = 0.01f, momentum = 0.9f, decay = 0.1f;
+    for (size_t s = 0; s < RAGGED_COUNT; s++) {
+        const size_t n = ragged(s);
+        float *w = random_floats(random, n, 1), *m = random_floats(random, n, 1), *dw = random_floats(random, n, 1);
+        float *w0 = copied(w, n), *m0 = copied(m, n), *dw0 = copied(dw, n), *dw1 = copied(dw, n);
+        k->momentum(m, dw, 0.7f, 0.9f, n);
+        k->descend(w, dw1, 0.7f, 0.01f, 0.1f, n);
+        for (size_t i = 0; i < n; i++) {
+            const double g = gscale * (double)dw0[i], moment = momentum * (double)m0[i] + (1 - momentum) * g;
+            CHECK(near(m[i], moment, 1e-6, 1), "moment of momentum");
+            CHECK(near(dw[i], momentum * moment + (1 - momentum) * g, 1e-6, 1), "momentum");
+            CHECK(near(w[i], (double)w0[i] - rate * (g + decay * (double)w0[i]), 1e-6, 1), "descend");
+            CHECK(dw1[i] == 0, "the gradient is not cleared");
+        }
+        float *all[] = {w, m, dw, w0, m0, dw0, dw1};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) guarded_free(all[i], n, "optimizer");
+    }
+}
+
 static void check_optimizers(Table k, struct qkv_random *random) {
+    check_moments_of_matrices(k, random);
     const float gscale = 0.7f, rate = 0.01f, beta1 = 0.9f, beta2 = 0.98f, eps = 1e-6f, decay = 0.1f, c1 = 0.3f,
                 c2 = 0.2f;
     for (size_t s = 0; s < 2 * RAGGED_COUNT; s++) {

@@ -7,8 +7,8 @@ typedef void optimize_update(const struct qkv_kernels *kernels, const struct qkv
 
 static void optimize_by_adam(const struct qkv_kernels *kernels, const struct qkv_step_optimize *s,
                              const struct qkv_optimizer_piece *p, bool coupled) {
-    kernels->adamw(p->weight, p->moments[QKV_MOMENT_M], p->moments[QKV_MOMENT_V], p->gradient, s->gradient_scale,
-                   p->rate, s->beta1, s->beta2, s->eps, p->decay, s->correction1, s->correction2, coupled, p->count);
+    kernels->adamw(p->weight, p->moments[QKV_MOMENT_M], p->moments[QKV_MOMENT_V], p->gradient, p->scale, p->rate,
+                   s->beta1, s->beta2, s->eps, p->decay, s->correction1, s->correction2, coupled, p->count);
 }
 
 static void optimize_adamw(const struct qkv_kernels *kernels, const struct qkv_step_optimize *s,
@@ -23,14 +23,24 @@ static void optimize_adam(const struct qkv_kernels *kernels, const struct qkv_st
 
 static void optimize_sgd(const struct qkv_kernels *kernels, const struct qkv_step_optimize *s,
                          const struct qkv_optimizer_piece *p) {
-    kernels->sgd(p->weight, p->moments[QKV_MOMENT_M], p->gradient, s->gradient_scale, p->rate, s->momentum, p->decay,
-                 p->count);
+    kernels->sgd(p->weight, p->moments[QKV_MOMENT_M], p->gradient, p->scale, p->rate, s->momentum, p->decay, p->count);
 }
 
 static void optimize_lion(const struct qkv_kernels *kernels, const struct qkv_step_optimize *s,
                           const struct qkv_optimizer_piece *p) {
-    kernels->lion(p->weight, p->moments[QKV_MOMENT_M], p->gradient, s->gradient_scale, p->rate, s->beta1, s->beta2,
-                  p->decay, p->count);
+    kernels->lion(p->weight, p->moments[QKV_MOMENT_M], p->gradient, p->scale, p->rate, s->beta1, s->beta2, p->decay,
+                  p->count);
+}
+
+static void optimize_momentum(const struct qkv_kernels *kernels, const struct qkv_step_optimize *s,
+                              const struct qkv_optimizer_piece *p) {
+    kernels->momentum(p->moments[QKV_MOMENT_M], p->gradient, p->scale, s->momentum, p->count);
+}
+
+static void optimize_descend(const struct qkv_kernels *kernels, const struct qkv_step_optimize *s,
+                             const struct qkv_optimizer_piece *p) {
+    (void)s;
+    kernels->descend(p->weight, p->gradient, p->scale, p->rate, p->decay, p->count);
 }
 
 #define UPDATE(name, moments) [QKV_UPDATE_##name] = optimize_##name,

@@ -115,6 +115,8 @@ enum qkv_status qkv_rank_square(struct qkv_model *model, double *sums);
 void qkv_rank_take_squares(struct qkv_model *model, int rank, const double *sums);
 /* The norm of all gradients; of several ranks, once the squares of all have been taken over. */
 enum qkv_status qkv_rank_norm(struct qkv_model *model, double *norm);
+/* Every rank gets the gradients that the others own, which an optimizer may have changed. */
+enum qkv_status qkv_rank_spread_gradients(struct qkv_model *model);
 /* Every rank gets the weights that the others have updated, those that are divided as bf16; gradients are cleared. */
 struct qkv_rank_masters;
 enum qkv_status qkv_rank_spread_weights(struct qkv_model *model, const struct qkv_rank_masters *masters);

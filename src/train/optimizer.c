@@ -29,6 +29,8 @@ struct qkv_optimizer {
     bool *learns;                /* (weights): when it was made */
     struct piece *pieces;
     struct qkv_optimizer_piece *work; /* (piece_count): those of the latest step */
+    struct qkv_arena scratch;         /* of updates that need whole gradients */
+    size_t scratch_bytes;
     struct qkv_rank_masters masters;
 };
 
@@ -143,7 +145,10 @@ static enum qkv_status fill_optimizer(struct qkv_context *ctx, struct qkv_optimi
     o->work = qkv_allocate(ctx, o->piece_count + 1, sizeof *o->work);
     if (!o->pieces || !o->work) return QKV_MEMORY;
     cut_pieces(o, o->pieces);
-    return take_moments(ctx, o);
+    enum qkv_status status = take_moments(ctx, o);
+    if (!status) status = qkv_optimizer_room(o->options.kind, weights, &o->scratch_bytes);
+    if (status || !o->scratch_bytes) return status;
+    return qkv_arena_create_numbers(ctx, &o->scratch, o->scratch_bytes, "optimizer");
 }
 
 void qkv_optimizer_options_init(struct qkv_optimizer_options *options, size_t size) {
@@ -192,6 +197,7 @@ enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_o
 void qkv_optimizer_free(struct qkv_optimizer *optimizer) {
     if (!optimizer) return;
     qkv_arena_free(&optimizer->arena);
+    qkv_arena_free(&optimizer->scratch);
     qkv_arena_free(&optimizer->masters.arena);
     free(optimizer->runs);
     free(optimizer->learns);
@@ -209,25 +215,42 @@ const struct qkv_rank_masters *qkv_optimizer_masters(const struct qkv_optimizer 
     return &optimizer->masters;
 }
 
-/* The pieces that learn, where their numbers are now. */
-static size_t step_pieces(const struct qkv_optimizer *o, float rate) {
+/* The pieces that learn, where their numbers are now; `whole`: what comes behind whole gradients. */
+static size_t step_pieces(const struct qkv_optimizer *o, float rate, float scale, bool whole) {
     size_t count = 0;
     for (size_t i = 0; i < o->piece_count; i++) {
         const struct piece *piece = &o->pieces[i];
         const struct qkv_moment_run *run = &o->runs[piece->run];
         const struct qkv_weight *weight = &o->model->weights.list[run->weight];
         const size_t begin = piece->begin, own = begin - run->begin;
-        if (!weight->trainable) continue;
+        const enum qkv_update update = qkv_optimizer_update(o->options.kind, weight);
+        if (!weight->trainable || (whole && !qkv_update_whole(update))) continue;
         struct qkv_optimizer_piece *work = &o->work[count++];
         *work = (struct qkv_optimizer_piece){.weight = run->master ? run->master + own : weight->data + begin,
                                              .gradient = weight->gradient + begin,
                                              .count = piece->end - begin,
-                                             .update = qkv_optimizer_update(o->options.kind, weight),
+                                             .update = whole ? QKV_UPDATE_descend : update,
+                                             .scale = whole ? qkv_update_whole_scale(weight) : scale,
                                              .rate = rate * weight->rate,
                                              .decay = weight->decays ? (float)o->options.weight_decay : 0};
         for (int k = 0; k < QKV_MOMENT_COUNT; k++) work->moments[k] = run->moments[k] ? run->moments[k] + own : NULL;
     }
     return count;
+}
+
+/* Of weights whose update needs whole gradients. */
+static enum qkv_status step_whole(struct qkv_optimizer *o, struct qkv_step_optimize *call, float rate) {
+    struct qkv_weights *weights = &o->model->weights;
+    if (!o->scratch_bytes) return QKV_OK;
+    enum qkv_status status = qkv_rank_spread_gradients(o->model);
+    for (size_t i = 0; i < weights->count && !status; i++) {
+        const struct qkv_weight *w = &weights->list[i];
+        if (w->trainable && qkv_update_whole(qkv_optimizer_update(o->options.kind, w)))
+            status = QKV_STEP(weights->ctx, orthogonalise, .x = w->gradient, .rows = w->rows, .columns = w->columns,
+                              .scratch = &o->scratch);
+    }
+    call->count = step_pieces(o, rate, 1, true);
+    return status ? status : weights->ctx->backend->steps[QKV_STEP_optimize](weights->ctx, call);
 }
 
 enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale) {
@@ -261,11 +284,16 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
                         "another optimizer");
     double t = (double)++optimizer->steps;
     const struct qkv_optimizer_options *p = &optimizer->options;
-    const size_t count = step_pieces(optimizer, (float)rate);
-    const float correction1 = (float)(1 - qkv_pow(p->beta1, t)), correction2 = (float)(1 - qkv_pow(p->beta2, t));
-    status = QKV_STEP(ctx, optimize, .pieces = optimizer->work, .count = count, .gradient_scale = (float)gradient_scale,
-                      .beta1 = (float)p->beta1, .beta2 = (float)p->beta2, .eps = (float)p->eps,
-                      .momentum = (float)p->momentum, .correction1 = correction1, .correction2 = correction2);
+    struct qkv_step_optimize call = {.pieces = optimizer->work,
+                                     .count = step_pieces(optimizer, (float)rate, (float)gradient_scale, false),
+                                     .beta1 = (float)p->beta1,
+                                     .beta2 = (float)p->beta2,
+                                     .eps = (float)p->eps,
+                                     .momentum = (float)p->momentum,
+                                     .correction1 = (float)(1 - qkv_pow(p->beta1, t)),
+                                     .correction2 = (float)(1 - qkv_pow(p->beta2, t))};
+    status = ctx->backend->steps[QKV_STEP_optimize](ctx, &call);
+    if (!status) status = step_whole(optimizer, &call, (float)rate);
     if (!status) status = qkv_rank_spread_weights(optimizer->model, &optimizer->masters);
     for (size_t i = 0; i < weights->count; i++)
         if (weights->list[i].trainable) qkv_weight_changed(weights, i);
@@ -305,5 +333,6 @@ bool qkv_optimizer_keeps(const struct qkv_optimizer *optimizer, enum qkv_moment 
 }
 
 size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer) {
-    return optimizer->arena.peak + optimizer->masters.arena.peak; /* a rank may own nothing */
+    return optimizer->arena.peak + optimizer->scratch_bytes +
+           optimizer->masters.arena.peak; /* a rank may own nothing */
 }

@@ -138,8 +138,17 @@ enum qkv_update qkv_optimizer_update(enum qkv_optimizer_kind kind, const struct 
 bool qkv_optimizer_has(enum qkv_optimizer_kind kind, enum qkv_moment k, const struct qkv_weight *weight);
 /* How many moments a weight has, at most. */
 size_t qkv_optimizer_moments_of(enum qkv_optimizer_kind kind, const struct qkv_weights *weights);
-/* The bytes of an optimizer of that kind on a rank, once the model, which may be planned, has gradients. */
-size_t qkv_optimizer_plan(enum qkv_optimizer_kind kind, const struct qkv_model *model, int rank);
+/* Whether an update needs all numbers of a gradient: the step `orthogonalise` follows, then the update `descend`, whose
+ * scale makes changes as large as those of AdamW at the same rate (0.2·√max(rows, columns): Liu et al. 2025). */
+bool qkv_update_whole(enum qkv_update update);
+float qkv_update_whole_scale(const struct qkv_weight *weight);
+/* Whether an optimizer of that kind has such an update. */
+bool qkv_optimizer_whole(enum qkv_optimizer_kind kind);
+/* The memory of these steps, one after the other. QKV_MEMORY */
+enum qkv_status qkv_optimizer_room(enum qkv_optimizer_kind kind, const struct qkv_weights *weights, size_t *bytes);
+/* The bytes of an optimizer of that kind on a rank, once the model, which may be planned, has gradients. QKV_MEMORY */
+enum qkv_status qkv_optimizer_plan(enum qkv_optimizer_kind kind, const struct qkv_model *model, int rank,
+                                   size_t *bytes);
 
 /* ---- optimizer (optimizer.c) ------------------------------------------------------------------------------------ */
 
