@@ -11,7 +11,7 @@ struct cut_arrays {
     float *y[4];
     size_t n;
 };
-enum { CUT_KERNELS = 8 + QKV_FFN_COUNT };
+enum { CUT_KERNELS = 11 + QKV_FFN_COUNT };
 static void run_elementwise(Table k, int which, const struct cut_arrays *c, size_t begin, size_t end) {
     const float *x = c->x + begin, *z = c->z + begin;
     float *y[4];
@@ -43,8 +43,17 @@ static void run_elementwise(Table k, int which, const struct cut_arrays *c, size
     case 7:
         k->sgd(y[0], y[1], y[3], 0.9f, 0.1f, 0.9f, 0.1f, n);
         break;
+    case 8:
+        k->lion(y[0], y[1], y[3], 0.9f, 0.1f, 0.9f, 0.95f, 0.1f, n);
+        break;
+    case 9:
+        k->momentum(y[0], y[1], 0.9f, 0.95f, n);
+        break;
+    case 10:
+        k->descend(y[0], y[1], 0.9f, 0.1f, 0.3f, n);
+        break;
     default: {
-        const enum qkv_ffn_kind kind = (enum qkv_ffn_kind)(which - 8);
+        const enum qkv_ffn_kind kind = (enum qkv_ffn_kind)(which - 11);
         k->activation_forward(kind, y[0], x, n);
         k->activation_backward(kind, y[1], false, z, x, n);
         k->gated_backward(kind, 0.7f, y[2], y[3], true, z, x, x, n);

@@ -447,7 +447,28 @@ static void check_softmax(Table k, struct qkv_random *random) {
 
 /* ---- optimizers ------------------------------------------------------------------------------------------------- */
 
+static void check_moments_of_matrices(Table k, struct qkv_random *random) {
+    const double gscale = 0.7f, rate = 0.01f, momentum = 0.9f, decay = 0.1f;
+    for (size_t s = 0; s < RAGGED_COUNT; s++) {
+        const size_t n = ragged(s);
+        float *w = random_floats(random, n, 1), *m = random_floats(random, n, 1), *dw = random_floats(random, n, 1);
+        float *w0 = copied(w, n), *m0 = copied(m, n), *dw0 = copied(dw, n), *dw1 = copied(dw, n);
+        k->momentum(m, dw, 0.7f, 0.9f, n);
+        k->descend(w, dw1, 0.7f, 0.01f, 0.1f, n);
+        for (size_t i = 0; i < n; i++) {
+            const double g = gscale * (double)dw0[i], moment = momentum * (double)m0[i] + (1 - momentum) * g;
+            CHECK(near(m[i], moment, 1e-6, 1), "moment of momentum");
+            CHECK(near(dw[i], momentum * moment + (1 - momentum) * g, 1e-6, 1), "momentum");
+            CHECK(near(w[i], (double)w0[i] - rate * (g + decay * (double)w0[i]), 1e-6, 1), "descend");
+            CHECK(dw1[i] == 0, "the gradient is not cleared");
+        }
+        float *all[] = {w, m, dw, w0, m0, dw0, dw1};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) guarded_free(all[i], n, "optimizer");
+    }
+}
+
 static void check_optimizers(Table k, struct qkv_random *random) {
+    check_moments_of_matrices(k, random);
     const float gscale = 0.7f, rate = 0.01f, beta1 = 0.9f, beta2 = 0.98f, eps = 1e-6f, decay = 0.1f, c1 = 0.3f,
                 c2 = 0.2f;
     for (size_t s = 0; s < 2 * RAGGED_COUNT; s++) {
@@ -457,9 +478,11 @@ static void check_optimizers(Table k, struct qkv_random *random) {
         float *dw = random_floats(random, n, 1);
         for (size_t i = 0; i < n; i++) v[i] = fabsf(v[i]);
         float *w0 = copied(w, n), *m0 = copied(m, n), *v0 = copied(v, n), *w1 = copied(w, n), *m1 = copied(m, n);
-        float *cleared = copied(dw, n), *cleared1 = copied(dw, n);
+        float *w2 = copied(w, n), *m2 = copied(m, n);
+        float *cleared = copied(dw, n), *cleared1 = copied(dw, n), *cleared2 = copied(dw, n);
         k->adamw(w, m, v, cleared, gscale, rate, beta1, beta2, eps, decay, c1, c2, coupled, n);
         k->sgd(w1, m1, cleared1, gscale, rate, beta1, decay, n);
+        k->lion(w2, m2, cleared2, gscale, rate, beta1, beta2, decay, n);
         for (size_t i = 0; i < n; i++) {
             double x = (double)w0[i], raw = (double)gscale * (double)dw[i], g = raw + (coupled ? (double)decay * x : 0);
             double first = (double)beta1 * (double)m0[i] + (1 - (double)beta1) * g;
@@ -469,10 +492,15 @@ static void check_optimizers(Table k, struct qkv_random *random) {
             CHECK(near(w[i], x - (double)rate * (step + (coupled ? 0 : (double)decay * x)), 1e-6, 1), "adam");
             double moment = (double)beta1 * (double)m0[i] + raw + (double)decay * x;
             CHECK(near(m1[i], moment, 1e-6, 1) && near(w1[i], x - (double)rate * moment, 1e-6, 1), "sgd");
-            CHECK(cleared[i] == 0 && cleared1[i] == 0, "the gradient is not cleared");
+            const double direction = (double)beta1 * (double)m0[i] + (1 - (double)beta1) * raw;
+            const double sign = direction > 0 ? 1 : -1;
+            CHECK(near(m2[i], (double)beta2 * (double)m0[i] + (1 - (double)beta2) * raw, 1e-6, 1), "moment of lion");
+            CHECK(fabs(direction) < 1e-6 || near(w2[i], x - (double)rate * (sign + (double)decay * x), 1e-6, 1),
+                  "lion");
+            CHECK(cleared[i] == 0 && cleared1[i] == 0 && cleared2[i] == 0, "the gradient is not cleared");
         }
-        float *all[] = {w, m, v, dw, w0, m0, v0, w1, m1, cleared, cleared1};
-        for (size_t i = 0; i < 11; i++) guarded_free(all[i], n, "optimizer");
+        float *all[] = {w, m, v, dw, w0, m0, v0, w1, m1, w2, m2, cleared, cleared1, cleared2};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) guarded_free(all[i], n, "optimizer");
     }
 }
 

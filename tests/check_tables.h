@@ -84,6 +84,18 @@ static void tables_optimizers(const struct tables_case *t) {
         for (size_t i = 0; i < n; i++) moments[i] = m[i], gradient[i] = g[i];
         k->sgd(y, moments, gradient, 0.9f, 1e-3f, 0.9f, 0.1f, n);
     });
+    TABLES_SAME(t, w, n, "lion", {
+        for (size_t i = 0; i < n; i++) moments[i] = m[i], gradient[i] = g[i];
+        k->lion(y, moments, gradient, 0.9f, 1e-3f, 0.9f, 0.95f, 0.1f, n);
+    });
+    TABLES_SAME(t, w, n, "momentum", {
+        for (size_t i = 0; i < n; i++) gradient[i] = g[i];
+        k->momentum(y, gradient, 0.9f, 0.95f, n);
+    });
+    TABLES_SAME(t, w, n, "descend", {
+        for (size_t i = 0; i < n; i++) gradient[i] = g[i];
+        k->descend(y, gradient, 0.9f, 1e-3f, 0.1f, n);
+    });
     float *all[] = {w, m, g, moments, squares, gradient};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) guarded_free(all[i], n, "optimizers");
 }

@@ -113,7 +113,7 @@ static void an_optimizer_moves_what_learns_alone(void **state) {
         struct qkv_optimizer *a, *b;
         struct qkv_pass *p = freeze_pass(&s, false), *q = freeze_pass(&t, false);
         const size_t P = qkv_model_parameters(s.model);
-        o.kind = (enum qkv_optimizer_kind)(k % 3);
+        o.kind = (enum qkv_optimizer_kind)(k % 4); /* elementwise */
         for (size_t i = 0; i < P; i++) assert_ok(t.ctx, qkv_model_set_trainable(t.model, i, i % 3 == k % 3));
         assert_ok(s.ctx, qkv_optimizer_create(s.model, &o, &a));
         assert_ok(t.ctx, qkv_optimizer_create(t.model, &o, &b));

@@ -43,7 +43,7 @@ static struct qkv_train_options plain_options(const char *schedule, int64_t step
 
 static void the_rate_is_continuous_at_every_seam(void **state) {
     (void)state;
-    static const char *const schedules[] = {"cosine", "linear", "constant", "inverse_sqrt"};
+    static const char *const schedules[] = {"cosine", "linear", "constant", "inverse_sqrt", "wsd"};
     for (size_t k = 0; k < TEST_COUNT(schedules); k++) {
         for (int extend = 0; extend < 3; extend++) {
             for (int64_t at = 1; at <= 30; at++) {
@@ -88,6 +88,23 @@ static void schedules_without_an_end_go_on_as_they_were(void **state) {
         for (int64_t s = 0; s < 50; s++)
             assert_true(qkv_learning_rate(&o, &seams, s) == qkv_learning_rate(&o, NULL, s));
     }
+}
+
+/* A run that is in its flat part gets the schedule of a run that had the new end from its first step. */
+static void a_stable_run_goes_on_as_a_longer_one(void **state) {
+    (void)state;
+    struct qkv_train_options o = plain_options("wsd", 60);
+    for (int64_t at = 1; at <= 24; at++) { /* of 30 steps the last 6 fall */
+        struct qkv_seam seam = {at, 60, QKV_EXTEND_DECAY};
+        struct qkv_seams seams = {.items = &seam, .count = 1, .first_end = 30};
+        for (int64_t s = 0; s < 60; s++)
+            assert_true(qkv_learning_rate(&o, &seams, s) == qkv_learning_rate(&o, NULL, s));
+    }
+    struct qkv_seam seam = {27, 60, QKV_EXTEND_DECAY};
+    struct qkv_seams seams = {.items = &seam, .count = 1, .first_end = 30};
+    assert_close(qkv_learning_rate(&o, &seams, 26), 1 - 0.8 * 3 / 6, 1e-12);
+    assert_close(qkv_learning_rate(&o, &seams, 27), 0.6, 1e-12); /* what it had reached */
+    assert_close(qkv_learning_rate(&o, &seams, 59), 0.2, 1e-12);
 }
 
 static double rate_behind(const char *folder, int64_t steps, const char *extend, const char *note) {
@@ -270,6 +287,7 @@ int main(void) {
         cmocka_unit_test(the_rate_is_continuous_at_every_seam),
         cmocka_unit_test(decay_ends_at_the_least_rate_and_rewarm_is_a_schedule_of_its_own),
         cmocka_unit_test(schedules_without_an_end_go_on_as_they_were),
+        cmocka_unit_test(a_stable_run_goes_on_as_a_longer_one),
         cmocka_unit_test(a_finished_run_goes_on_at_the_rate_it_reached),
         cmocka_unit_test(extensions_change_no_bit_of_what_follows),
         cmocka_unit_test(a_new_end_gives_patience_again_also_to_a_run_that_is_killed_then),

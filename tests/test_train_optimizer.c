@@ -4,6 +4,9 @@
 #include "train_fixture.h"
 #include "weights.h"
 
+#define KIND_ONE(name, text, help) +1
+enum { KINDS = 0 QKV_OPTIMIZER_LIST(KIND_ONE) };
+
 struct bench {
     struct qkv_context *ctx;
     struct qkv_model *model;
@@ -78,6 +81,54 @@ static void three_steps_are_those_of_pytorch(void **state) {
     }
 }
 
+static const float *golden_floats(const struct qkv_tensors *file, const char *what, const char *name, size_t count) {
+    char key[64];
+    snprintf(key, sizeof key, "%s.%s", what, name);
+    const struct qkv_array *array = qkv_tensors_find(file, key);
+    assert_non_null(array);
+    assert_true(array->dtype == QKV_F32 && qkv_array_elements(array) == count);
+    return array->data;
+}
+
+/* Twenty steps of a matrix of a block and of a norm towards a target, as PyTorch makes them in float64
+ * (tests/golden/make/optimizer_steps.py). */
+static void twenty_steps_are_those_of_the_reference(void **state) {
+    (void)state;
+#define KIND_NAME(name, text, help) text,
+    static const char *const kinds[] = {QKV_OPTIMIZER_LIST(KIND_NAME)};
+    static const char *const names[][2] = {{"matrix", "decoder.layers.0.ffn.up.weight"},
+                                           {"vector", "decoder.layers.0.ffn_norm.weight"}};
+    for (int kind = 0; kind < KINDS; kind++) {
+        struct bench b = make_bench(2);
+        struct qkv_optimizer_options options = options_of((enum qkv_optimizer_kind)kind);
+        struct qkv_optimizer *optimizer;
+        struct qkv_tensors *file;
+        size_t at[2], count[2];
+        assert_ok(b.ctx, qkv_tensors_open(b.ctx, TEST_SOURCE_DIR "/tests/golden/optimizers/steps.safetensors", &file));
+        assert_ok(b.ctx, qkv_optimizer_create(b.model, &options, &optimizer));
+        for (size_t n = 0; n < 2; n++) {
+            for (at[n] = 0; strcmp(qkv_model_parameter(b.model, at[n])->name, names[n][1]) != 0;) at[n]++;
+            count[n] = elements(&b, at[n]);
+            memcpy(test_weights_mutable(b.model, at[n]), golden_floats(file, "start", names[n][0], count[n]),
+                   count[n] * sizeof(float));
+        }
+        for (int step = 0; step < 20; step++) {
+            for (size_t n = 0; n < 2; n++) {
+                const float *w = test_weights(b.model, at[n]);
+                const float *target = golden_floats(file, "target", names[n][0], count[n]);
+                for (size_t i = 0; i < count[n]; i++) test_gradient(b.model, at[n])[i] = w[i] - target[i];
+            }
+            assert_ok(b.ctx, qkv_optimizer_step(optimizer, 0.02, 1));
+        }
+        for (size_t n = 0; n < 2; n++)
+            assert_floats_close(test_weights(b.model, at[n]), golden_floats(file, kinds[kind], names[n][0], count[n]),
+                                count[n], kind == QKV_OPTIMIZER_MUON ? 5e-6 : 2e-6);
+        qkv_tensors_close(file);
+        qkv_optimizer_free(optimizer);
+        free_bench(&b);
+    }
+}
+
 /* One element's history in double. */
 struct element {
     double w, m, v;
@@ -90,23 +141,80 @@ static void step_element(struct element *e, const struct qkv_optimizer_options *
         e->w -= rate * e->m;
         return;
     }
+    if (o->kind == QKV_OPTIMIZER_LION) {
+        const double direction = o->beta1 * e->m + (1 - o->beta1) * g;
+        e->w -= rate * ((direction > 0) - (direction < 0) + decay * e->w);
+        e->m = o->beta2 * e->m + (1 - o->beta2) * g;
+        return;
+    }
     if (o->kind == QKV_OPTIMIZER_ADAM) g += decay * e->w;
     e->m = o->beta1 * e->m + (1 - o->beta1) * g;
     e->v = o->beta2 * e->v + (1 - o->beta2) * g * g;
-    if (o->kind == QKV_OPTIMIZER_ADAMW) e->w -= rate * decay * e->w;
+    if (o->kind != QKV_OPTIMIZER_ADAM) e->w -= rate * decay * e->w;
     e->w -= rate * (e->m / (1 - pow(o->beta1, t))) / (sqrt(e->v / (1 - pow(o->beta2, t))) + o->eps);
+}
+
+/* out = the 5 steps of Newton and Schulz for x (R, C), in double, as they are published: of x or of its transpose. */
+static void orthogonalise_double(double *x, size_t R, size_t C) {
+    const double a = 3.4445, b = -4.7750, c = 2.0315;
+    double norm = 0;
+    for (size_t i = 0; i < R * C; i++) norm += x[i] * x[i];
+    norm = sqrt(norm) > 1e-7 ? sqrt(norm) : 1e-7;
+    for (size_t i = 0; i < R * C; i++) x[i] /= norm;
+    double *A = calloc(R * R, sizeof *A), *B = calloc(R * R, sizeof *B), *y = calloc(R * C, sizeof *y);
+    for (int step = 0; step < 5; step++) {
+        for (size_t i = 0; i < R; i++)
+            for (size_t j = 0; j < R; j++) {
+                A[i * R + j] = 0;
+                for (size_t k = 0; k < C; k++) A[i * R + j] += x[i * C + k] * x[j * C + k];
+            }
+        for (size_t i = 0; i < R; i++)
+            for (size_t j = 0; j < R; j++) {
+                B[i * R + j] = b * A[i * R + j];
+                for (size_t k = 0; k < R; k++) B[i * R + j] += c * A[i * R + k] * A[k * R + j];
+            }
+        for (size_t i = 0; i < R; i++)
+            for (size_t j = 0; j < C; j++) {
+                y[i * C + j] = a * x[i * C + j];
+                for (size_t k = 0; k < R; k++) y[i * C + j] += B[i * R + k] * x[k * C + j];
+            }
+        memcpy(x, y, R * C * sizeof *x);
+    }
+    free(A);
+    free(B);
+    free(y);
+}
+
+/* A step of Muon for a matrix with the gradient of each number, which it overwrites. */
+static void step_muon(struct element *e, double *g, const struct qkv_optimizer_options *o, size_t R, size_t C) {
+    const size_t rows = R < C ? R : C, columns = R < C ? C : R;
+    const double rate = 0.01;
+    double *x = calloc(R * C, sizeof *x);
+    for (size_t i = 0; i < R * C; i++) {
+        e[i].m = o->momentum * e[i].m + (1 - o->momentum) * g[i];
+        x[R <= C ? i : i % C * R + i / C] = o->momentum * e[i].m + (1 - o->momentum) * g[i];
+    }
+    orthogonalise_double(x, rows, columns);
+    for (size_t i = 0; i < R * C; i++)
+        e[i].w -= rate * (o->weight_decay * e[i].w + 0.2 * sqrt((double)columns) * x[R <= C ? i : i % C * R + i / C]);
+    free(x);
+}
+
+static bool is_of_muon(const struct qkv_array *array) {
+    return strstr(array->name, ".layers.") && array->rank == 2 && !strstr(array->name, "bias");
 }
 
 /* Every parameter, several steps, with a gradient scale; the largest spans more than one piece. */
 static void every_parameter_follows_the_formula(void **state) {
     (void)state;
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < KINDS; kind++) {
         struct bench b = make_bench(2);
         struct qkv_optimizer_options options = options_of((enum qkv_optimizer_kind)kind);
         struct qkv_optimizer *optimizer;
         struct qkv_random random = test_random(10 + (uint64_t)kind);
         assert_ok(b.ctx, qkv_optimizer_create(b.model, &options, &optimizer));
-        assert_int_equal(qkv_optimizer_moments(optimizer), kind == QKV_OPTIMIZER_SGD ? 1 : 2);
+        assert_int_equal(qkv_optimizer_moments(optimizer),
+                         kind == QKV_OPTIMIZER_SGD || kind == QKV_OPTIMIZER_LION ? 1 : 2);
         struct element *history[64];
         size_t P = qkv_model_parameters(b.model), most = 0;
         assert_true(P <= 64);
@@ -121,8 +229,14 @@ static void every_parameter_follows_the_formula(void **state) {
                 double decay = qkv_model_parameter(b.model, i)->rank >= 2 ? 0.3 : 0;
                 float *g = test_gradient(b.model, i);
                 test_fill(&random, g, elements(&b, i), 0.1);
-                for (size_t j = 0; j < elements(&b, i); j++)
-                    step_element(&history[i][j], &options, decay, 0.5 * (double)g[j], t);
+                const struct qkv_array *array = qkv_model_parameter(b.model, i);
+                const bool whole = kind == QKV_OPTIMIZER_MUON && is_of_muon(array);
+                double *scaled = calloc(elements(&b, i), sizeof *scaled);
+                for (size_t j = 0; j < elements(&b, i); j++) scaled[j] = 0.5 * (double)g[j];
+                if (whole) step_muon(history[i], scaled, &options, array->shape[0], array->shape[1]);
+                for (size_t j = 0; j < elements(&b, i) && !whole; j++)
+                    step_element(&history[i][j], &options, decay, scaled[j], t);
+                free(scaled);
             }
             assert_ok(b.ctx, qkv_optimizer_step(optimizer, 0.01, 0.5));
         }
@@ -163,7 +277,7 @@ static uint64_t bits_after_steps(int threads, enum qkv_optimizer_kind kind) {
 
 static void threads_change_no_bit(void **state) {
     (void)state;
-    for (int kind = 0; kind < 3; kind++)
+    for (int kind = 0; kind < KINDS; kind++)
         for (int threads = 2; threads <= 3; threads++)
             assert_true(bits_after_steps(1, (enum qkv_optimizer_kind)kind) ==
                         bits_after_steps(threads, (enum qkv_optimizer_kind)kind));
@@ -171,7 +285,7 @@ static void threads_change_no_bit(void **state) {
 
 static void a_zero_gradient_stays_finite(void **state) {
     (void)state;
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < KINDS; kind++) {
         struct bench b = make_bench(1);
         struct qkv_optimizer_options options = options_of((enum qkv_optimizer_kind)kind);
         struct qkv_optimizer *optimizer;
@@ -236,7 +350,7 @@ static void impossible_options_are_named(void **state) {
         {QKV_OPTIONS(qkv_optimizer_options, .kind = QKV_OPTIMIZER_SGD, .momentum = 1), "momentum is 1"},
         {QKV_OPTIONS(qkv_optimizer_options, .kind = QKV_OPTIMIZER_SGD, .momentum = 0.9, .weight_decay = -1),
          "weight_decay is -1"},
-        {QKV_OPTIONS(qkv_optimizer_options, .kind = (enum qkv_optimizer_kind)7), "no kind 7"},
+        {QKV_OPTIONS(qkv_optimizer_options, .kind = (enum qkv_optimizer_kind)70), "no kind 70"},
     };
     for (size_t i = 0; i < TEST_COUNT(bad); i++) {
         assert_status(b.ctx, qkv_optimizer_create(b.model, &bad[i].options, &optimizer), QKV_ARGUMENT);
@@ -279,6 +393,7 @@ static void a_model_without_gradients_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(three_steps_are_those_of_pytorch),
+        cmocka_unit_test(twenty_steps_are_those_of_the_reference),
         cmocka_unit_test(every_parameter_follows_the_formula),
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(a_zero_gradient_stays_finite),

@@ -26,7 +26,7 @@ static void options_have_the_defaults_of_the_list(void **state) {
         if (!strcmp(name, "data")) assert_string_equal(value, "");
         if (*value && strcmp(name, "data") != 0) assert_ok(ctx, qkv_train_set(ctx, &o, name, value));
     }
-    assert_int_equal(count, 50);
+    assert_int_equal(count, 51);
 }
 
 static void options_are_set_from_text(void **state) {
@@ -102,8 +102,8 @@ static void impossible_options_are_named(void **state) {
         {"eval_batches", "-1", "eval_batches is -1"},
         {"save_every", "-1", "save_every is -1"},
         {"keep", "0", "keep is 0"},
-        {"optimizer", "adm", "optimizer is \"adm\"; it must be adamw, adam or sgd"},
-        {"schedule", "cos", "schedule is \"cos\"; it must be cosine, linear, constant or inverse_sqrt"},
+        {"optimizer", "adm", "optimizer is \"adm\"; it must be adamw, adam, sgd, lion or muon"},
+        {"schedule", "cos", "schedule is \"cos\"; it must be cosine, linear, constant, inverse_sqrt or wsd"},
         {"data", "", "data has an empty name in it"},
     };
     for (size_t i = 0; i < TEST_COUNT(bad); i++) {
@@ -139,10 +139,13 @@ static void options_without_effect_are_refused(void **state) {
         const char *settings[12], *sentence;
     } bad[] = {
         {{"data", "a", "momentum", "0.9"},
-         "momentum is given, but only the optimizer sgd has one; leave it out, or choose"},
+         "momentum is given, but only the optimizers sgd and muon have one; leave it out, or choose"},
         {{"data", "a", "optimizer", "sgd", "beta1", "0.9"}, "beta1 is given, but the optimizer sgd has none"},
         {{"data", "a", "optimizer", "sgd", "beta2", "0.5"}, "beta2 is given, but"},
+        {{"data", "a", "schedule", "linear", "decay_share", "0.5"}, "decay_share is given, but only the schedule wsd"},
         {{"data", "a", "optimizer", "sgd", "eps", "1e-8"}, "eps is given, but"},
+        {{"data", "a", "optimizer", "lion", "eps", "1e-8"}, "eps is given, but the optimizer lion has none"},
+        {{"data", "a", "optimizer", "lion", "momentum", "0.5"}, "momentum is given, but only the optimizers sgd"},
         {{"data", "a", "mask_probability", "0.15"}, "mask_probability is given, but only the task mlm masks tokens"},
         {{"data", "a", "batch_tokens", "100"}, "batch_tokens is given, but the windows of a text are all as long"},
         {{"data", "a", "source_tokenizer", "chars"}, "source_tokenizer is given, but only pairs have sources"},
@@ -178,6 +181,9 @@ static void options_with_an_effect_are_accepted(void **state) {
     (void)state;
     static const char *const good[][12] = {
         {"data", "a", "optimizer", "sgd", "momentum", "0.5"},
+        {"data", "a", "optimizer", "muon", "momentum", "0.5"},
+        {"data", "a", "schedule", "wsd", "min_rate", "0"},
+        {"data", "a", "schedule", "wsd", "decay_share", "1"},
         {"data", "a", "optimizer", "adam", "beta1", "0.8", "eps", "1e-7"},
         {"data", "a", "task", "mlm", "mask_probability", "0.3"},
         {"pairs", "a", "batch_tokens", "100", "source_tokenizer", "chars"},
@@ -299,6 +305,14 @@ static void rate_follows_the_schedule(void **state) {
     assert_close(qkv_learning_rate(&o, NULL, 14), 1, 1e-12);
     o.schedule = "linear";
     assert_close(qkv_learning_rate(&o, NULL, 9), 0.6, 1e-12);
+    assert_close(qkv_learning_rate(&o, NULL, 14), 0.2, 1e-12);
+    o.schedule = "wsd", o.decay_share = 0.3; /* 4.5 of 15 steps are 5 */
+    for (int s = 4; s <= 9; s++) assert_true(qkv_learning_rate(&o, NULL, s) == 1);
+    for (int s = 10; s <= 14; s++) assert_close(qkv_learning_rate(&o, NULL, s), 1 - 0.8 * (s - 9) / 5, 1e-12);
+    o.decay_share = 1; /* all that the warm-up leaves */
+    assert_close(qkv_learning_rate(&o, NULL, 9), 0.6, 1e-12);
+    o.decay_share = 1e-9; /* the last step */
+    assert_true(qkv_learning_rate(&o, NULL, 13) == 1);
     assert_close(qkv_learning_rate(&o, NULL, 14), 0.2, 1e-12);
     o.schedule = "cosine";
     assert_close(qkv_learning_rate(&o, NULL, 9), 0.6, 1e-12);

@@ -66,6 +66,7 @@ static struct run form_run(struct qkv_context *ctx, size_t form, struct qkv_spec
         o->freeze[0] = "decoder.layers.0.attn.q.weight", o->freeze[1] = "decoder.layers.1.ffn.up.*";
         o->rates[0] = "*ffn.down*=0.5", o->optimizer = "sgd";
     }
+    if (form == 2) o->optimizer = "muon";
     o->precision = "bf16";
     o->steps = 3, o->batch = 9, o->groups = 4 + (int64_t)(form % 3), o->warmup = 1;
     o->eval_every = 2, o->save_every = 2, o->keep = 2;

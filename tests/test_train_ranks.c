@@ -2,16 +2,21 @@
  * weights and moments of one. */
 #include "rank_fixture.h"
 
-enum { FORMS = 5, EXPERTS = 4 };
+enum { FORMS = 7, EXPERTS = 4, MUON = 5, MUON_EXPERTS = 6 };
 
-/* Tables used twice, layers that share weights, experts whose corrections move, and frozen weights. */
-static struct run make_run(struct qkv_context *ctx, size_t form, bool bf16, int64_t groups, struct qkv_spec *spec) {
+static const int64_t form_groups[FORMS] = {8, 5, 4, 4, 7, 5, 7};
+
+/* Tables used twice, layers that share weights, experts whose corrections move, frozen weights, and an optimizer that
+ * needs whole gradients. */
+static struct run make_run(struct qkv_context *ctx, size_t chosen, bool bf16, int64_t groups, struct qkv_spec *spec) {
     static const char *const settings[EXPERTS][6] = {
         {NULL},
         {"decoder.norm.kind=rmsnorm", "position.kind=rope", "tie=none"},
         {"tie=head", "decoder.layers=3", "decoder.share=1", "decoder.ffn.kind=swiglu"},
         {"decoder.norm.placement=sandwich", "position.kind=alibi", "d_model=160", "decoder.attention.heads=4"}};
     struct run run = {.spec = spec, .options = fixture_options(ctx), .until = 3};
+    const size_t form = chosen == MUON ? 1 : chosen == MUON_EXPERTS ? EXPERTS : chosen;
+    if (chosen != form) run.options.optimizer = "muon";
     static const char experts[] =
         "{\"format\":\"qkv\",\"version\":2,\"d_model\":32,\"context\":16,\"embed\":{\"position\":{\"kind\":\"learned\"}"
         "},"
@@ -33,9 +38,8 @@ static void any_number_of_ranks_makes_the_bits_of_one(void **state) {
     struct qkv_context *ctx = fixture_context(1);
     for (size_t form = 0; form < FORMS; form++) {
         for (int bf16 = 0; bf16 < 2; bf16++) {
-            const int64_t groups = (int64_t[]){8, 5, 4, 4, 7}[form];
             OWNED_SPEC struct qkv_spec spec = {0};
-            struct run run = make_run(ctx, form, bf16, groups, &spec);
+            struct run run = make_run(ctx, form, bf16, form_groups[form], &spec);
             make_run_of_one(&run, "several");
             for (int ranks = 2; ranks <= 4; ranks++) {
                 run.folder = fixture_run("several");
@@ -51,15 +55,17 @@ static void any_number_of_ranks_makes_the_bits_of_one(void **state) {
 static void another_number_of_ranks_goes_on(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    OWNED_SPEC struct qkv_spec spec = {0};
-    struct run run = make_run(ctx, 2, false, 4, &spec);
-    make_run_of_one(&run, "several");
-    for (int64_t step = 1; step <= 4; step++) {
-        run.until = step;
-        run.again = step > 1;
-        expect_run(&run, (int[]){4, 1, 3, 2}[step - 1]);
+    for (int form = 0; form < 2; form++) {
+        OWNED_SPEC struct qkv_spec spec = {0};
+        struct run run = make_run(ctx, form ? MUON : 2, form, 4, &spec);
+        make_run_of_one(&run, "several");
+        for (int64_t step = 1; step <= 4; step++) {
+            run.until = step;
+            run.again = step > 1;
+            expect_run(&run, (int[]){4, 1, 3, 2}[step - 1]);
+        }
+        assert_as_one(ctx, &run);
     }
-    assert_as_one(ctx, &run);
     qkv_context_free(ctx);
 }
 
@@ -133,7 +139,7 @@ static void memory_and_messages_are_as_planned(void **state) {
         for (int ranks = 1; ranks <= 4; ranks++) {
             const size_t form = i % FORMS;
             OWNED_SPEC struct qkv_spec spec = {0};
-            struct run run = make_run(ctx, form, (form + (size_t)ranks) % 2, (int64_t[]){8, 5, 4, 4, 7}[form], &spec);
+            struct run run = make_run(ctx, form, (form + (size_t)ranks) % 2, form_groups[form], &spec);
             memset(sent, 0, sizeof sent);
             if (i >= FORMS)
                 run.options.batch = run.options.accumulate = 1; /* on one rank, where nothing is added later */

@@ -86,18 +86,21 @@ static void thirty_bytes_are_learnt_by_heart(void **state) {
     qkv_trainer_free(trainer);
 }
 
+#define OPTIMIZER_NAME(name, text, help) text,
+static const char *const optimizers[] = {QKV_OPTIMIZER_LIST(OPTIMIZER_NAME)};
+enum { OPTIMIZERS = TEST_COUNT(optimizers) };
+
 static void every_optimizer_and_tokenizer_learns(void **state) {
     (void)state;
-    static const char *const optimizers[] = {"adamw", "adam", "sgd"};
     static const char *const tokenizers[] = {"bytes", "words", "bpe:300"};
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < OPTIMIZERS; i++) {
         const char *folder = fixture_run("kinds");
         struct qkv_train_options o = fixture_options(ctx);
         o.optimizer = optimizers[i];
-        o.tokenizer = tokenizers[i];
+        o.tokenizer = tokenizers[i % TEST_COUNT(tokenizers)];
         o.steps = 40;
         o.weight_decay = 0.01;
-        o.rate = i == 2 ? 0.3 : 5e-3;
+        o.rate = i == QKV_OPTIMIZER_SGD ? 0.3 : 5e-3;
         struct qkv_trainer *trainer = begin(ctx, folder, &o);
         double first = fixture_steps(ctx, trainer, 1).loss, last = fixture_steps(ctx, trainer, 40).loss;
         assert_true(last < 0.7 * first);
@@ -225,12 +228,11 @@ static void check_resume(const struct qkv_train_options *options, int64_t save_a
 
 static void resuming_changes_no_bit(void **state) {
     (void)state;
-    static const char *const optimizers[] = {"adamw", "adam", "sgd"};
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < OPTIMIZERS; i++) {
         struct qkv_train_options o = fixture_options(ctx);
         o.optimizer = optimizers[i];
         o.save_every = 100;
-        o.accumulate = (int64_t)i + 1;
+        o.accumulate = (int64_t)i % 3 + 1;
         check_resume(&o, 3);
         check_resume(&o, 4);
     }

@@ -14,13 +14,16 @@ extern "C" {
 #define QKV_OPTIMIZER_LIST(X)                                                                                          \
     X(ADAMW, "adamw", "Adam with decoupled weight decay (Loshchilov & Hutter 2019)")                                   \
     X(ADAM, "adam", "Adam with weight decay as L2 (Kingma & Ba 2015)")                                                 \
-    X(SGD, "sgd", "gradient descent with momentum")
+    X(SGD, "sgd", "gradient descent with momentum")                                                                    \
+    X(LION, "lion", "the sign of a moment with decoupled weight decay (Chen et al. 2023)")                             \
+    X(MUON, "muon", "orthogonal steps of the matrices of blocks (Jordan et al. 2024), AdamW of other weights")
 /* The list grows at its end. */
 #define QKV_SCHEDULE_LIST(X)                                                                                           \
     X(COSINE, "cosine", "half a cosine from rate to min_rate")                                                         \
     X(LINEAR, "linear", "a line from rate to min_rate")                                                                \
     X(CONSTANT, "constant", "always rate")                                                                             \
-    X(INVERSE_SQRT, "inverse_sqrt", "rate times sqrt(warmup/step) (Vaswani et al. 2017)")
+    X(INVERSE_SQRT, "inverse_sqrt", "rate times sqrt(warmup/step) (Vaswani et al. 2017)")                              \
+    X(WSD, "wsd", "rate, then, in the last decay_share of the steps, a line to min_rate (Hu et al. 2024)")
 /* The learning rate after a run gets a new end; r is the rate of the last step done. The rate never jumps. The list
  * grows at its end. */
 #define QKV_EXTEND_LIST(X)                                                                                             \
@@ -37,8 +40,8 @@ enum qkv_extend { QKV_EXTEND_LIST(QKV_EXTEND_ENUM) };
 struct qkv_optimizer_options {
     size_t size; /* sizeof(struct qkv_optimizer_options), set by qkv_optimizer_defaults */
     enum qkv_optimizer_kind kind;
-    double beta1, beta2, eps; /* adam, adamw */
-    double momentum;          /* sgd */
+    double beta1, beta2, eps; /* adam, adamw; lion: the betas; muon: of weights that AdamW updates */
+    double momentum;          /* sgd; muon */
     double weight_decay;      /* decay of matrices, embeddings included; vectors have none */
 };
 /* AdamW with the defaults of a training run: betas 0.9 and 0.99, eps 1e-8, weight decay 0.1. */
@@ -155,15 +158,16 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
       "save only the input of each block for backward, and compute the block again there: the same losses, less "      \
       "memory")                                                                                                        \
     X(COUNT, context, 0, "model", "positions of a sequence (0: as the spec)")                                          \
-    X(TEXT, optimizer, "adamw", "optimizer", "optimizer: adamw, adam or sgd")                                          \
+    X(TEXT, optimizer, "adamw", "optimizer", "optimizer: adamw, adam, sgd, lion or muon")                              \
     X(REAL, rate, 1e-3, "optimizer", "learning rate")                                                                  \
     X(REAL, min_rate, -1, "optimizer", "learning rate at the end of the schedule (-1: a tenth of rate)")               \
     X(COUNT, warmup, 100, "optimizer", "steps in which the learning rate rises from 0")                                \
-    X(TEXT, schedule, "cosine", "optimizer", "learning rate over the steps: cosine, linear, constant or inverse_sqrt") \
+    X(TEXT, schedule, "cosine", "optimizer",                                                                           \
+      "learning rate over the steps: cosine, linear, constant, inverse_sqrt or wsd")                                   \
     X(REAL, beta1, 0.9, "optimizer", "decay of the first moment")                                                      \
     X(REAL, beta2, 0.99, "optimizer", "decay of the second moment")                                                    \
     X(REAL, eps, 1e-8, "optimizer", "number that is added to the root of the second moment")                           \
-    X(REAL, momentum, 0.9, "optimizer", "momentum of sgd")                                                             \
+    X(REAL, momentum, 0.9, "optimizer", "momentum of sgd and of muon (muon: 0.95)")                                    \
     X(REAL, weight_decay, 0.1, "optimizer", "weight decay of matrices")                                                \
     X(REAL, clip, 1.0, "optimizer", "limit of the global gradient norm (0: none)")                                     \
     X(REAL, dropout, -1, "model", "dropout (-1: as the spec)")                                                         \
@@ -179,7 +183,8 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(COUNT, save_every, 250, "saving", "steps between two checkpoints (0: only at the end)")                          \
     X(COUNT, keep, 1, "saving",                                                                                        \
       "number of latest checkpoints to keep: earlier ones as checkpoint-STEP.safetensors; more than 1 also keeps "     \
-      "the best one as checkpoint-best.safetensors; RUN/FILE names one to resume, or as a model")
+      "the best one as checkpoint-best.safetensors; RUN/FILE names one to resume, or as a model")                      \
+    X(REAL, decay_share, 0.2, "optimizer", "schedule wsd: share of the steps in which the rate falls to min_rate")
 #define QKV_TRAIN_FIELD_TEXT(name)  const char *name;
 #define QKV_TRAIN_FIELD_REAL(name)  double name;
 #define QKV_TRAIN_FIELD_COUNT(name) int64_t name;

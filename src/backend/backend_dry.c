@@ -1,5 +1,5 @@
 /* backend_dry: the backend that plans for the CPU's. Its operators take the same memory, but their loops do nothing;
- * its steps do nothing. */
+ * its steps do nothing, except those that take memory. */
 #include "backend/backends.h"
 
 /* plan: nothing, or plan_ where the backend that plans has rows of its own. */
@@ -15,8 +15,9 @@ static enum qkv_status dry_step(struct qkv_context *ctx, const void *call) {
     return QKV_OK;
 }
 
-#define STEP(name) [QKV_STEP_##name] = dry_step,
-static qkv_step *const dry_steps[QKV_STEP_COUNT] = {QKV_STEP_LIST(STEP)};
+#define STEP(name)       [QKV_STEP_##name] = dry_step,
+#define TAKES_STEP(name) [QKV_STEP_##name] = qkv_cpu_##name,
+static qkv_step *const dry_steps[QKV_STEP_COUNT] = {QKV_STEP_LOOPS_LIST(STEP) QKV_STEP_SCRATCH_LIST(TAKES_STEP)};
 
 static void *dry_take(size_t bytes) {
     (void)bytes;

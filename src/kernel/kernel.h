@@ -85,6 +85,15 @@
        float decay, float correction1, float correction2, bool coupled, size_t n))                                     \
     /* SGD with momentum: g = gscale·dw + decay·w; m = momentum·m + g; w −= rate·m. dw becomes 0 */              \
     X(void, sgd, (float *w, float *m, float *dw, float gscale, float rate, float momentum, float decay, size_t n))     \
+    /* Lion (Chen et al. 2023): g = gscale·dw; w −= rate·(sign(beta1·m + (1 − beta1)·g) + decay·w), then */   \
+    /* m = beta2·m + (1 − beta2)·g. The sign of 0 is 0. dw becomes 0 */                                            \
+    X(void, lion,                                                                                                      \
+      (float *w, float *m, float *dw, float gscale, float rate, float beta1, float beta2, float decay, size_t n))      \
+    /* A moment in place of a gradient, as Nesterov's: g = gscale·dw; m = momentum·m + (1 − momentum)·g; dw = */  \
+    /* momentum·m + (1 − momentum)·g */                                                                            \
+    X(void, momentum, (float *m, float *dw, float gscale, float momentum, size_t n))                                   \
+    /* w −= rate·(gscale·dw + decay·w). dw becomes 0 */                                                           \
+    X(void, descend, (float *w, float *dw, float gscale, float rate, float decay, size_t n))                           \
     /* Independent fused multiply-adds in registers only, for measuring the peak; returns the FLOPs done */            \
     X(double, fma_peak, (size_t iterations))                                                                           \
     /* Reads n floats for measuring the memory, as 1, 2, 4 or 8 streams of whole cache lines side by side, and */      \

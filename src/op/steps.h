@@ -2,8 +2,8 @@
  *
  * A step is a row of the backend, as an operator is: QKV_STEP(ctx, copy, .to = …) fills in the struct of its row,
  * qkv_step_copy, and the backend of the context does it. Pointers in the structs are to the backend's memory (arenas of
- * numbers, and what its row `lend` lends), unless the comment says "of the host". Steps take no memory.
- * backend/cpu_*.c has those for CPUs; a context that plans does none of them. */
+ * numbers, and what its row `lend` lends), unless the comment says "of the host". Steps take no memory, except those
+ * of QKV_STEP_SCRATCH_LIST. backend/cpu_*.c has those for CPUs; a context that plans does none of them. */
 #ifndef QKV_STEPS_H
 #define QKV_STEPS_H
 
@@ -12,6 +12,11 @@
 
 /* Every step: X(name). */
 #define QKV_STEP_LIST(X)                                                                                               \
+    QKV_STEP_LOOPS_LIST(X)                                                                                             \
+    QKV_STEP_SCRATCH_LIST(X)
+/* Steps that take memory, of an arena that their struct names; a context that plans takes as much. */
+#define QKV_STEP_SCRATCH_LIST(X) X(orthogonalise)
+#define QKV_STEP_LOOPS_LIST(X)                                                                                         \
     X(copy)                                                                                                            \
     X(clear)                                                                                                           \
     X(add)                                                                                                             \
@@ -269,18 +274,43 @@ struct qkv_step_unpack {
 
 /* ---- training --------------------------------------------------------------------------------------------------- */
 
-/* A run of numbers of a weight, its gradient and its moments. */
+/* What optimizers keep of a weight, with its name in checkpoints: X(NAME, name). M, V: a number for each of its own. */
+#define QKV_MOMENT_LIST(X)                                                                                             \
+    X(M, "m")                                                                                                          \
+    X(V, "v")
+#define QKV_MOMENT_ENUM(NAME, name) QKV_MOMENT_##NAME,
+enum qkv_moment { QKV_MOMENT_LIST(QKV_MOMENT_ENUM) QKV_MOMENT_COUNT };
+/* How numbers of a weight change, each by itself: X(name, moments that it reads and writes). */
+#define QKV_UPDATE_LIST(X)                                                                                             \
+    X(adamw, QKV_HAS(M) | QKV_HAS(V))                                                                                  \
+    X(adam, QKV_HAS(M) | QKV_HAS(V))                                                                                   \
+    X(sgd, QKV_HAS(M))                                                                                                 \
+    X(lion, QKV_HAS(M))                                                                                                \
+    X(momentum, QKV_HAS(M))                                                                                            \
+    X(descend, 0)
+#define QKV_HAS(moment)                (1U << QKV_MOMENT_##moment)
+#define QKV_UPDATE_ENUM(name, moments) QKV_UPDATE_##name,
+enum qkv_update { QKV_UPDATE_LIST(QKV_UPDATE_ENUM) QKV_UPDATE_COUNT };
+/* A run of numbers of a weight, its gradient and its moments (NULL: the update has no such moment). */
 struct qkv_optimizer_piece {
-    float *weight, *gradient, *moments[2];
+    float *weight, *gradient, *moments[QKV_MOMENT_COUNT];
     size_t count;
+    enum qkv_update update;
+    float scale; /* of the gradient */
     float rate, decay;
 };
-/* One step of an optimizer on these pieces (of the host), by the kernels adamw or sgd. */
+/* One step of an optimizer on these pieces (of the host), by the kernels of their updates. */
 struct qkv_step_optimize {
     const struct qkv_optimizer_piece *pieces;
     size_t count;
-    enum qkv_optimizer_kind kind;
-    float gradient_scale, beta1, beta2, eps, momentum, correction1, correction2;
+    float beta1, beta2, eps, momentum, correction1, correction2;
+};
+/* x (rows, columns) becomes x·(xᵀ·x)^(-1/2), roughly: its singular values become some from 0.7 to 1.2, unless they are
+ * near 0 (backend/cpu_orthogonal.c). */
+struct qkv_step_orthogonalise {
+    float *x;
+    size_t rows, columns;
+    struct qkv_arena *scratch;
 };
 
 /* sums[i] = the sum of x² over the i-th piece of x, of `piece` floats each, in double. sums are of the host. */

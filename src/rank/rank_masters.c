@@ -32,33 +32,41 @@ static size_t masters_room(const struct qkv_rank_cut *cut) {
     return 2 * cut->share * sizeof(float);
 }
 
-/* Bytes of one number for each that a rank updates: of all weights, or of those that are divided. */
-static size_t masters_own(const struct qkv_model *m, const struct qkv_rank_cut *cut, int rank, bool divided) {
+/* Bytes of `count` numbers for each that a rank updates. */
+static size_t masters_own(const struct qkv_model *m, const struct qkv_rank_cut *cut, int rank, qkv_rank_moments *count,
+                          const void *user) {
     size_t bytes = 0, begin, end;
     for (size_t i = 0; i < m->weights.count; i++) {
         const struct qkv_weight *weight = &m->weights.list[i];
         const struct qkv_tensor *x = weight->part_of;
-        if (!weight->trainable || (divided && !x->operand.divided)) continue;
+        const size_t each = weight->trainable ? count(user, weight) : 0;
+        if (!each) continue;
         const size_t at = qkv_rank_place(&m->weights, x) +
                           weight->first_row * (weight->array.rank == 1 ? 1 : x->columns),
                      last = at + weight->rows * weight->columns;
         for (size_t b = at / cut->bucket; b < cut->buckets && b * cut->bucket < last; b++) {
             qkv_rank_own(cut, b, rank, &begin, &end);
             begin = qkv_max(begin, at), end = qkv_min(end, last);
-            if (begin < end) bytes += qkv_round_up((end - begin) * sizeof(float), QKV_CACHE_LINE);
+            if (begin < end) bytes += each * qkv_round_up((end - begin) * sizeof(float), QKV_CACHE_LINE);
         }
     }
     return bytes;
 }
 
-size_t qkv_rank_moment_bytes(const struct qkv_model *m, int rank) {
+/* A number for each of a divided weight. */
+static size_t masters_count(const void *user, const struct qkv_weight *weight) {
+    (void)user;
+    return weight->part_of->operand.divided;
+}
+
+size_t qkv_rank_moment_bytes(const struct qkv_model *m, int rank, qkv_rank_moments *count, const void *user) {
     const struct qkv_rank_cut cut = qkv_rank_cut_of(m->ctx, m->weights.floats);
-    return masters_own(m, &cut, rank, false);
+    return masters_own(m, &cut, rank, count, user);
 }
 
 size_t qkv_rank_master_bytes(const struct qkv_model *m, int rank, size_t *message_bytes) {
     const struct qkv_rank_cut cut = qkv_rank_cut_of(m->ctx, m->weights.floats);
-    const size_t bytes = masters_own(m, &cut, rank, true);
+    const size_t bytes = masters_own(m, &cut, rank, masters_count, NULL);
     bool any = false;
     for (size_t i = 0; i < m->weights.tensor_count; i++) any |= m->weights.tensors[i]->operand.divided;
     *message_bytes = any ? masters_room(&cut) : 0;

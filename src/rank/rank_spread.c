@@ -201,6 +201,13 @@ static enum qkv_status spread_divided(struct qkv_weights *w, const struct qkv_ra
     return status;
 }
 
+/* ---- gradients -------------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_rank_spread_gradients(struct qkv_model *model) {
+    const struct qkv_rank_cut cut = qkv_rank_cut_of(model->ctx, model->weights.floats);
+    return cut.ranks == 1 ? QKV_OK : spread_array(model->ctx, &cut, model->weights.gradients);
+}
+
 /* ---- all of them ------------------------------------------------------------------------------------------------ */
 
 /* The gradients are used up, so their array carries weights that lie otherwise. */

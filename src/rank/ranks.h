@@ -6,6 +6,7 @@
 #ifndef QKV_RANK_RANKS_H
 #define QKV_RANK_RANKS_H
 
+#include "op/steps.h"
 #include "rank/parts.h"
 
 struct qkv_model;
@@ -114,6 +115,8 @@ enum qkv_status qkv_rank_square(struct qkv_model *model, double *sums);
 void qkv_rank_take_squares(struct qkv_model *model, int rank, const double *sums);
 /* The norm of all gradients; of several ranks, once the squares of all have been taken over. */
 enum qkv_status qkv_rank_norm(struct qkv_model *model, double *norm);
+/* Every rank gets the gradients that the others own, which an optimizer may have changed. */
+enum qkv_status qkv_rank_spread_gradients(struct qkv_model *model);
 /* Every rank gets the weights that the others have updated, those that are divided as bf16; gradients are cleared. */
 struct qkv_rank_masters;
 enum qkv_status qkv_rank_spread_weights(struct qkv_model *model, const struct qkv_rank_masters *masters);
@@ -126,7 +129,7 @@ size_t qkv_rank_weight_bytes(const struct qkv_weights *w, const struct qkv_rank_
 /* Numbers [begin, end) of a weight that this rank updates, and their moments. One rank: each weight whole. */
 struct qkv_moment_run {
     size_t weight, begin, end;
-    float *moments[2];
+    float *moments[QKV_MOMENT_COUNT]; /* NULL: the optimizer keeps no such moment of it */
     float *master; /* the numbers themselves, of a weight that ranks have divided; NULL: the model has it */
 };
 struct qkv_rank_masters {
@@ -139,8 +142,9 @@ struct qkv_rank_masters {
  * and whose weights all learn, where there are several ranks. Once the model is packed and what learns is chosen.
  * The bytes in fp32 that are given up. */
 size_t qkv_rank_choose_divided(struct qkv_model *model);
-/* What a moment takes of a rank, once there are gradients. */
-size_t qkv_rank_moment_bytes(const struct qkv_model *model, int rank);
+/* What the moments of its share take of a rank, once there are gradients. `count`: how many a weight has. */
+typedef size_t qkv_rank_moments(const void *user, const struct qkv_weight *weight);
+size_t qkv_rank_moment_bytes(const struct qkv_model *model, int rank, qkv_rank_moments *count, const void *user);
 /* What a rank has in place of them, once they are chosen and there are gradients: its masters; and messages of
  * weights. */
 size_t qkv_rank_master_bytes(const struct qkv_model *model, int rank, size_t *message_bytes);

@@ -106,14 +106,14 @@ static enum qkv_status check_weights(const struct qkv_trainer *t) {
 static enum qkv_status list_arrays(const struct qkv_trainer *t, struct qkv_array *arrays, size_t *count,
                                    struct qkv_buffer *names) {
     const struct qkv_weights *weights = &t->model->weights;
-    size_t P = weights->count, moments = qkv_optimizer_moments(t->optimizer), at = 0, n = P;
+    size_t P = weights->count, at = 0, n = P;
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < P; i++) arrays[i] = weights->list[i].array;
-    for (size_t k = 0; k < moments; k++) {
+    for (int k = 0; k < QKV_MOMENT_COUNT; k++) {
         for (size_t i = 0; i < P && !status; i++) {
-            if (!qkv_optimizer_learns(t->optimizer, i)) continue;
+            if (!qkv_optimizer_keeps(t->optimizer, (enum qkv_moment)k, i)) continue;
             arrays[n++] = arrays[i];
-            status = qkv_buffer_print(t->ctx, names, "%s.%s", qkv_moment_name(k), arrays[i].name);
+            status = qkv_buffer_print(t->ctx, names, "%s.%s", qkv_moment_name((enum qkv_moment)k), arrays[i].name);
             if (!status) status = qkv_buffer_append(t->ctx, names, "", 1);
         }
     }
@@ -133,7 +133,7 @@ static enum qkv_status checkpoint_begin(struct qkv_trainer *t, const char *path,
     struct qkv_array *arrays = NULL;
     struct qkv_buffer names = {0}, loads = {0};
     char *spec = NULL, options[QKV_DIGEST_TEXT];
-    size_t count = 0, most = qkv_model_parameters(t->model) * (1 + qkv_optimizer_moments(t->optimizer));
+    size_t count = 0, most = qkv_model_parameters(t->model) * (1 + QKV_MOMENT_COUNT);
     enum qkv_status status = qkv_spec_print(t->ctx, qkv_model_spec(t->model), &spec);
     if (!status) status = qkv_train_digest(t->ctx, &t->options, options);
     if (!status) {
@@ -365,7 +365,7 @@ static enum qkv_status read_tensor(const struct reader *r, const char *name, con
 }
 
 /* The moments that this rank keeps; of others only that they are there. */
-static enum qkv_status read_moments(const struct reader *r, size_t k, struct qkv_buffer *name) {
+static enum qkv_status read_moments(const struct reader *r, enum qkv_moment k, struct qkv_buffer *name, size_t *count) {
     const struct qkv_trainer *t = r->t;
     const struct qkv_weights *weights = &t->model->weights;
     enum qkv_status status = QKV_OK;
@@ -373,10 +373,12 @@ static enum qkv_status read_moments(const struct reader *r, size_t k, struct qkv
     const struct qkv_moment_run *run = qkv_optimizer_runs(t->optimizer, &runs), *end = run + runs;
     for (; i < weights->count && !status; i++) {
         const struct qkv_array *like = &weights->list[i].array;
-        if (!qkv_optimizer_learns(t->optimizer, i)) continue;
+        if (!qkv_optimizer_keeps(t->optimizer, k, i)) continue;
+        ++*count;
         name->size = 0;
         status = qkv_buffer_print(t->ctx, name, "%s.%s", qkv_moment_name(k), like->name);
         if (!status) status = read_tensor(r, name->data, like, 0, 0, NULL);
+        while (run < end && run->weight < i) run++;
         for (; run < end && run->weight == i && !status; run++)
             status = read_tensor(r, name->data, like, run->begin, run->end - run->begin, run->moments[k]);
     }
@@ -386,15 +388,14 @@ static enum qkv_status read_moments(const struct reader *r, size_t k, struct qkv
 static enum qkv_status read_tensors(const struct reader *r) {
     struct qkv_trainer *t = r->t;
     struct qkv_weights *weights = &t->model->weights;
-    size_t P = weights->count, moments = qkv_optimizer_moments(t->optimizer), count = P;
+    size_t P = weights->count, count = P;
     struct qkv_buffer name = {0};
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < P && !status; i++) {
         const struct qkv_weight *w = &weights->list[i];
         status = read_tensor(r, w->array.name, &w->array, 0, w->rows * w->columns, w->data);
-        if (qkv_optimizer_learns(t->optimizer, i)) count += moments;
     }
-    for (size_t k = 0; k < moments && !status; k++) status = read_moments(r, k, &name);
+    for (int k = 0; k < QKV_MOMENT_COUNT && !status; k++) status = read_moments(r, (enum qkv_moment)k, &name, &count);
     qkv_buffer_free(&name);
     qkv_weights_changed(weights);
     if (!status && qkv_tensors_count(r->file) != count)

@@ -34,41 +34,35 @@ static enum qkv_status share_put(const struct share_file *f, const float *x, siz
 
 /* ---- what a rank owns ------------------------------------------------------------------------------------------- */
 
-/* Where each weight's numbers are among those of all arrays, and its first moment's; from one moment to the next. */
-static size_t share_places(const struct qkv_trainer *t, size_t i, size_t *moment) {
+/* Where the numbers of weight i are among those of all arrays, and those of its moments: all weights come first, then
+ * each moment of all weights that have it. */
+static size_t share_places(const struct qkv_trainer *t, size_t i, size_t moments[QKV_MOMENT_COUNT]) {
     const struct qkv_weights *w = &t->model->weights;
-    size_t own = 0, before = 0, all = 0;
-    for (size_t k = 0; k < w->count; k++) {
-        const size_t n = w->list[k].rows * w->list[k].columns;
-        if (k < i) own += n;
-        if (k < i && qkv_optimizer_learns(t->optimizer, k)) before += n;
-        all += n;
+    size_t own = 0, place = 0;
+    for (size_t n = 0; n < w->count; n++) {
+        if (n == i) own = place;
+        place += w->list[n].rows * w->list[n].columns;
     }
-    *moment = all + before;
+    for (int k = 0; k < QKV_MOMENT_COUNT; k++)
+        for (size_t n = 0; n < w->count; n++) {
+            if (n == i) moments[k] = place;
+            if (qkv_optimizer_keeps(t->optimizer, (enum qkv_moment)k, n)) place += w->list[n].rows * w->list[n].columns;
+        }
     return own;
-}
-
-static size_t share_stride(const struct qkv_trainer *t) {
-    const struct qkv_weights *w = &t->model->weights;
-    size_t all = 0;
-    for (size_t i = 0; i < w->count; i++)
-        if (qkv_optimizer_learns(t->optimizer, i)) all += w->list[i].rows * w->list[i].columns;
-    return all;
 }
 
 /* This rank's runs. */
 static enum qkv_status share_put_runs(const struct qkv_trainer *t, const struct share_file *f) {
     const struct qkv_weights *w = &t->model->weights;
-    const size_t moments = qkv_optimizer_moments(t->optimizer), stride = share_stride(t);
-    size_t runs, moment = 0, own = 0, weight = SIZE_MAX;
+    size_t runs, moments[QKV_MOMENT_COUNT] = {0}, own = 0, weight = SIZE_MAX;
     const struct qkv_moment_run *run = qkv_optimizer_runs(t->optimizer, &runs);
     enum qkv_status status = QKV_OK;
     for (size_t r = 0; r < runs && !status; r++, run++) {
         const size_t count = run->end - run->begin;
-        if (run->weight != weight) own = share_places(t, weight = run->weight, &moment);
+        if (run->weight != weight) own = share_places(t, weight = run->weight, moments);
         status = share_put(f, run->master ? run->master : w->list[weight].data + run->begin, count, own + run->begin);
-        for (size_t k = 0; k < moments && !status; k++)
-            status = share_put(f, run->moments[k], count, moment + k * stride + run->begin);
+        for (int k = 0; k < QKV_MOMENT_COUNT && !status; k++)
+            if (run->moments[k]) status = share_put(f, run->moments[k], count, moments[k] + run->begin);
     }
     return status;
 }
@@ -162,24 +156,24 @@ enum qkv_status qkv_checkpoint_write_shares(struct qkv_trainer *t, const char *t
 /* All moments of another checkpoint of the run. */
 static enum qkv_status share_copy_moments(struct qkv_trainer *t, const struct share_file *f, const char *from) {
     const struct qkv_weights *w = &t->model->weights;
-    const size_t stride = share_stride(t);
     struct qkv_tensors *file = NULL;
     struct qkv_buffer name = {0};
     enum qkv_status status = qkv_tensors_open(t->ctx, from, &file);
-    for (size_t k = 0; k < qkv_optimizer_moments(t->optimizer); k++) {
-        for (size_t i = 0, moment; i < w->count && !status; i++) {
+    for (int k = 0; k < QKV_MOMENT_COUNT; k++) {
+        for (size_t i = 0, places[QKV_MOMENT_COUNT]; i < w->count && !status; i++) {
             const size_t n = w->list[i].rows * w->list[i].columns;
-            if (!qkv_optimizer_learns(t->optimizer, i)) continue;
+            if (!qkv_optimizer_keeps(t->optimizer, (enum qkv_moment)k, i)) continue;
             name.size = 0;
-            status = qkv_buffer_print(t->ctx, &name, "%s.%s", qkv_moment_name(k), w->list[i].array.name);
+            status =
+                qkv_buffer_print(t->ctx, &name, "%s.%s", qkv_moment_name((enum qkv_moment)k), w->list[i].array.name);
             const struct qkv_array *array = status ? NULL : qkv_tensors_find(file, name.data);
             if (!status && (!array || array->dtype != QKV_F32 || qkv_array_elements(array) != n))
                 status = qkv_fail(t->ctx, QKV_FORMAT, "%s has no tensor %s of this model", from, name.data);
             float *numbers = status ? NULL : qkv_allocate(t->ctx, n, sizeof *numbers);
             if (!status && !numbers) status = QKV_MEMORY;
             if (!status) status = qkv_tensors_floats(file, array, numbers);
-            share_places(t, i, &moment);
-            if (!status) status = share_put(f, numbers, n, moment + k * stride);
+            share_places(t, i, places);
+            if (!status) status = share_put(f, numbers, n, places[k]);
             free(numbers);
         }
     }

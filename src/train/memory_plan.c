@@ -60,8 +60,7 @@ static uint64_t plan_levels(const struct plan *p) {
 
 static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, size_t *bytes) {
     const struct qkv_train_shapes *s = p->shapes;
-    const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
-    size_t step, evaluation = 0, sums = 0, ranks = 0, state, messages;
+    size_t step, evaluation = 0, sums = 0, ranks = 0, state = 0, messages;
     enum qkv_status status = qkv_train_freeze(p->options, m);
     if (!status) status = qkv_model_prepare(m, true);
     if (!status) status = qkv_model_add_gradients(m);
@@ -71,11 +70,11 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
     if (!status) status = qkv_parts_bytes(m, plan_levels(p), &sums);
     if (!status)
         status = qkv_rank_sums_bytes(m, p->options, qkv_dataset_batch(p->options), qkv_parts_later_all(m), &ranks);
+    if (!status) status = qkv_optimizer_plan(qkv_train_optimizer(p->options), m, qkv_context_rank(m->ctx), &state);
     if (status) return status;
     const size_t divided = qkv_rank_choose_divided(m);
     const size_t masters = qkv_rank_master_bytes(m, qkv_context_rank(m->ctx), &messages);
-    state = qkv_rank_moment_bytes(m, qkv_context_rank(m->ctx));
-    *bytes = sums + ranks + qkv_model_bytes(m) - divided + masters + messages + moments * state + step + evaluation;
+    *bytes = sums + ranks + qkv_model_bytes(m) - divided + masters + messages + state + step + evaluation;
     return QKV_OK;
 }
 

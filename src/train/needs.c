@@ -83,18 +83,28 @@ static bool need_validation(const struct qkv_train_options *o) {
 }
 
 static bool need_fall(const struct qkv_train_options *o) {
-    return o->min_rate < 0 || is_name(o->schedule, "cosine") || is_name(o->schedule, "linear");
+    const enum qkv_schedule_kind kind = qkv_train_schedule(o);
+    return o->min_rate < 0 || (kind != QKV_SCHEDULE_CONSTANT && kind != QKV_SCHEDULE_INVERSE_SQRT);
 }
 
-static bool need_moments(const struct qkv_train_options *o) {
-    return !is_name(o->optimizer, "sgd");
+static bool need_stable(const struct qkv_train_options *o) {
+    return qkv_train_schedule(o) == QKV_SCHEDULE_WSD;
 }
 
-static bool need_sgd(const struct qkv_train_options *o) {
-    return is_name(o->optimizer, "sgd");
+static bool need_betas(const struct qkv_train_options *o) {
+    return qkv_optimizer_reads(qkv_train_optimizer(o), "beta1");
 }
 
-/* An option, when it has an effect (or says that there shall be none), and why it has none otherwise. */
+static bool need_eps(const struct qkv_train_options *o) {
+    return qkv_optimizer_reads(qkv_train_optimizer(o), "eps");
+}
+
+static bool need_momentum(const struct qkv_train_options *o) {
+    return qkv_optimizer_reads(qkv_train_optimizer(o), "momentum");
+}
+
+/* An option, when it has an effect (or says that there shall be none), and why it has none otherwise; NULL: the
+ * optimizer has none. */
 static const struct need {
     const char *option;
     bool (*holds)(const struct qkv_train_options *options);
@@ -113,12 +123,14 @@ static const struct need {
     {"source_tokenizer", need_sources, "only pairs have sources", NULL},
     {"batch_tokens", need_lines, "the windows of a text are all as long", "leave it out, and set batch instead"},
     {"long", need_long, "the windows of a text are all as long as the context", NULL},
-    {"min_rate", need_fall, "only the schedules cosine and linear fall to it",
+    {"min_rate", need_fall, "only the schedules cosine, linear and wsd fall to it",
      "leave it out, or choose one of these schedules"},
-    {"beta1", need_moments, "the optimizer sgd has none", "leave it out, or choose adamw or adam"},
-    {"beta2", need_moments, "the optimizer sgd has none", "leave it out, or choose adamw or adam"},
-    {"eps", need_moments, "the optimizer sgd has none", "leave it out, or choose adamw or adam"},
-    {"momentum", need_sgd, "only the optimizer sgd has one", "leave it out, or choose sgd"},
+    {"decay_share", need_stable, "only the schedule wsd has one", "leave it out, or choose wsd"},
+    {"beta1", need_betas, NULL, "leave it out, or choose adamw or adam"},
+    {"beta2", need_betas, NULL, "leave it out, or choose adamw or adam"},
+    {"eps", need_eps, NULL, "leave it out, or choose adamw or adam"},
+    {"momentum", need_momentum, "only the optimizers sgd and muon have one",
+     "leave it out, or choose one of these optimizers"},
     {"eval_every", need_evaluations, "nothing is kept for validation (valid_fraction 0)", NULL},
     {"eval_batches", need_validation, "nothing is kept for validation (valid_fraction 0)", NULL},
 };
@@ -140,7 +152,7 @@ static bool needs_idle(const struct qkv_train_options *options, size_t i, const 
     for (size_t k = 0; k < NEEDS && option; k++) {
         if (strcmp(needs[k].option, option->name) != 0 || needs[k].holds(options)) continue;
         if (!need_is_own(options, &base, i)) continue;
-        if (why) *why = needs[k].why;
+        if (why) *why = needs[k].why ? needs[k].why : qkv_optimizer_lacks(qkv_train_optimizer(options));
         return true;
     }
     return false;
@@ -190,6 +202,8 @@ enum qkv_status qkv_train_check_needs(struct qkv_context *ctx, const struct qkv_
     return status ? status : check_warmup(ctx, options);
 }
 
+static const double MUON_MOMENTUM = 0.95; /* as published */
+
 /* ---- defaults that give way ------------------------------------------------------------------------------------- */
 
 static bool above_rate(const struct qkv_train_options *o, const struct qkv_spec *spec) {
@@ -199,6 +213,15 @@ static bool above_rate(const struct qkv_train_options *o, const struct qkv_spec 
 
 static void follow_rate(struct qkv_train_options *o) {
     o->min_rate = o->rate / 10; /* what the default of the list is */
+}
+
+static bool other_momentum(const struct qkv_train_options *o, const struct qkv_spec *spec) {
+    (void)spec;
+    return qkv_train_optimizer(o) == QKV_OPTIMIZER_MUON && o->momentum != MUON_MOMENTUM;
+}
+
+static void follow_muon(struct qkv_train_options *o) {
+    o->momentum = MUON_MOMENTUM;
 }
 
 static bool chosen_steps(const struct qkv_train_options *o, const struct qkv_spec *spec) {
@@ -268,6 +291,7 @@ static const struct yield {
     const char *why;
 } yields[] = {
     {"min_rate", above_rate, follow_rate, "rate is below that"},
+    {"momentum", other_momentum, follow_muon, "the optimizer is muon"},
     {"epochs", chosen_steps, follow_chosen, "steps sets the number"},
     {"warmup", all_warmup, follow_steps, "the run has no more steps than that"},
     {"accumulate", too_many_parts, follow_batch, "the batch has fewer sequences than that"},

@@ -1,6 +1,6 @@
-/* Optimizers: AdamW (Loshchilov & Hutter 2019), Adam with L2 (Kingma & Ba 2015), SGD with momentum: the state, and the
- * cut into pieces of a size that does not depend on the number of threads. The backend's step `optimize` has the
- * arithmetic. What decays is said by QKV_ROLE_LIST: matrices. */
+/* An optimizer (QKV_OPTIMIZER_LIST; optimizer_kinds.c): the state, and the cut into pieces of a size that does not
+ * depend on the number of threads. The backend's step `optimize` has the arithmetic. What decays is said by
+ * QKV_ROLE_LIST: matrices. */
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +29,8 @@ struct qkv_optimizer {
     bool *learns;                /* (weights): when it was made */
     struct piece *pieces;
     struct qkv_optimizer_piece *work; /* (piece_count): those of the latest step */
+    struct qkv_arena scratch;         /* of updates that need whole gradients */
+    size_t scratch_bytes;
     struct qkv_rank_masters masters;
 };
 
@@ -36,18 +38,15 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_o
     const struct {
         const char *name;
         double value;
-        bool used;
-    } decays[] = {{"beta1", o->beta1, o->kind != QKV_OPTIMIZER_SGD},
-                  {"beta2", o->beta2, o->kind != QKV_OPTIMIZER_SGD},
-                  {"momentum", o->momentum, o->kind == QKV_OPTIMIZER_SGD}};
-    if (o->kind != QKV_OPTIMIZER_ADAMW && o->kind != QKV_OPTIMIZER_ADAM && o->kind != QKV_OPTIMIZER_SGD)
+    } decays[] = {{"beta1", o->beta1}, {"beta2", o->beta2}, {"momentum", o->momentum}};
+    if (!qkv_optimizer_is_kind((int)o->kind))
         return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: there is no kind %d", (int)o->kind);
     char shown[QKV_REAL_TEXT];
     for (size_t i = 0; i < sizeof decays / sizeof *decays; i++)
-        if (decays[i].used && !(decays[i].value >= 0 && decays[i].value < 1))
+        if (qkv_optimizer_reads(o->kind, decays[i].name) && !(decays[i].value >= 0 && decays[i].value < 1))
             return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: %s is %s; it must be at least 0 and less than 1",
                             decays[i].name, qkv_real_text(shown, decays[i].value));
-    if (o->kind != QKV_OPTIMIZER_SGD && !(o->eps >= FLT_MIN && o->eps <= FLT_MAX))
+    if (qkv_optimizer_reads(o->kind, "eps") && !(o->eps >= FLT_MIN && o->eps <= FLT_MAX))
         return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: eps is %s; it must be from 1.2e-38 to 3.4e38",
                         qkv_real_text(shown, o->eps));
     if (!(o->weight_decay >= 0 && o->weight_decay <= FLT_MAX))
@@ -112,12 +111,14 @@ static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimize
     const size_t line = QKV_CACHE_LINE / sizeof(float);
     size_t floats = 0, total;
     for (size_t i = 0; i < o->run_count; i++) /* as many as the weights have, at most */
-        floats += qkv_pieces(o->runs[i].end - o->runs[i].begin, line) * line;
-    if (!qkv_multiply(floats, o->moments * sizeof(float), &total))
-        return qkv_fail_memory(ctx, SIZE_MAX, "optimizer state");
+        for (int k = 0; k < QKV_MOMENT_COUNT; k++)
+            if (qkv_optimizer_keeps(o, (enum qkv_moment)k, o->runs[i].weight))
+                floats += qkv_pieces(o->runs[i].end - o->runs[i].begin, line) * line;
+    if (!qkv_multiply(floats, sizeof(float), &total)) return qkv_fail_memory(ctx, SIZE_MAX, "optimizer state");
     enum qkv_status status = qkv_arena_create_numbers(ctx, &o->arena, total, "optimizer state");
-    for (size_t k = 0; k < o->moments && !status; k++) {
+    for (int k = 0; k < QKV_MOMENT_COUNT && !status; k++) {
         for (size_t i = 0; i < o->run_count; i++) {
+            if (!qkv_optimizer_keeps(o, (enum qkv_moment)k, o->runs[i].weight)) continue;
             const size_t n = o->runs[i].end - o->runs[i].begin;
             float *moment = qkv_arena_take(&o->arena, n, sizeof(float));
             if (!moment) return QKV_MEMORY;
@@ -131,7 +132,7 @@ static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimize
 
 static enum qkv_status fill_optimizer(struct qkv_context *ctx, struct qkv_optimizer *o) {
     const struct qkv_weights *weights = &o->model->weights;
-    o->moments = o->options.kind == QKV_OPTIMIZER_SGD ? 1 : 2;
+    o->moments = qkv_optimizer_moments_of(o->options.kind, weights);
     o->chosen = weights->chosen;
     o->run_count = cut_runs(weights, NULL);
     o->runs = qkv_allocate(ctx, o->run_count + 1, sizeof *o->runs); /* a rank may own none */
@@ -144,7 +145,10 @@ static enum qkv_status fill_optimizer(struct qkv_context *ctx, struct qkv_optimi
     o->work = qkv_allocate(ctx, o->piece_count + 1, sizeof *o->work);
     if (!o->pieces || !o->work) return QKV_MEMORY;
     cut_pieces(o, o->pieces);
-    return take_moments(ctx, o);
+    enum qkv_status status = take_moments(ctx, o);
+    if (!status) status = qkv_optimizer_room(o->options.kind, weights, &o->scratch_bytes);
+    if (status || !o->scratch_bytes) return status;
+    return qkv_arena_create_numbers(ctx, &o->scratch, o->scratch_bytes, "optimizer");
 }
 
 void qkv_optimizer_options_init(struct qkv_optimizer_options *options, size_t size) {
@@ -193,6 +197,7 @@ enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_o
 void qkv_optimizer_free(struct qkv_optimizer *optimizer) {
     if (!optimizer) return;
     qkv_arena_free(&optimizer->arena);
+    qkv_arena_free(&optimizer->scratch);
     qkv_arena_free(&optimizer->masters.arena);
     free(optimizer->runs);
     free(optimizer->learns);
@@ -210,24 +215,42 @@ const struct qkv_rank_masters *qkv_optimizer_masters(const struct qkv_optimizer 
     return &optimizer->masters;
 }
 
-/* The pieces that learn, where their numbers are now. */
-static size_t step_pieces(const struct qkv_optimizer *o, float rate) {
+/* The pieces that learn, where their numbers are now; `whole`: what comes behind whole gradients. */
+static size_t step_pieces(const struct qkv_optimizer *o, float rate, float scale, bool whole) {
     size_t count = 0;
     for (size_t i = 0; i < o->piece_count; i++) {
         const struct piece *piece = &o->pieces[i];
         const struct qkv_moment_run *run = &o->runs[piece->run];
         const struct qkv_weight *weight = &o->model->weights.list[run->weight];
         const size_t begin = piece->begin, own = begin - run->begin;
-        if (!weight->trainable) continue;
-        o->work[count++] = (struct qkv_optimizer_piece){
-            .weight = run->master ? run->master + own : weight->data + begin,
-            .gradient = weight->gradient + begin,
-            .moments = {run->moments[0] + own, o->moments > 1 ? run->moments[1] + own : NULL},
-            .count = piece->end - begin,
-            .rate = rate * weight->rate,
-            .decay = weight->decays ? (float)o->options.weight_decay : 0};
+        const enum qkv_update update = qkv_optimizer_update(o->options.kind, weight);
+        if (!weight->trainable || (whole && !qkv_update_whole(update))) continue;
+        struct qkv_optimizer_piece *work = &o->work[count++];
+        *work = (struct qkv_optimizer_piece){.weight = run->master ? run->master + own : weight->data + begin,
+                                             .gradient = weight->gradient + begin,
+                                             .count = piece->end - begin,
+                                             .update = whole ? QKV_UPDATE_descend : update,
+                                             .scale = whole ? qkv_update_whole_scale(weight) : scale,
+                                             .rate = rate * weight->rate,
+                                             .decay = weight->decays ? (float)o->options.weight_decay : 0};
+        for (int k = 0; k < QKV_MOMENT_COUNT; k++) work->moments[k] = run->moments[k] ? run->moments[k] + own : NULL;
     }
     return count;
+}
+
+/* Of weights whose update needs whole gradients. */
+static enum qkv_status step_whole(struct qkv_optimizer *o, struct qkv_step_optimize *call, float rate) {
+    struct qkv_weights *weights = &o->model->weights;
+    if (!o->scratch_bytes) return QKV_OK;
+    enum qkv_status status = qkv_rank_spread_gradients(o->model);
+    for (size_t i = 0; i < weights->count && !status; i++) {
+        const struct qkv_weight *w = &weights->list[i];
+        if (w->trainable && qkv_update_whole(qkv_optimizer_update(o->options.kind, w)))
+            status = QKV_STEP(weights->ctx, orthogonalise, .x = w->gradient, .rows = w->rows, .columns = w->columns,
+                              .scratch = &o->scratch);
+    }
+    call->count = step_pieces(o, rate, 1, true);
+    return status ? status : weights->ctx->backend->steps[QKV_STEP_optimize](weights->ctx, call);
 }
 
 enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale) {
@@ -261,12 +284,16 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
                         "another optimizer");
     double t = (double)++optimizer->steps;
     const struct qkv_optimizer_options *p = &optimizer->options;
-    const size_t count = step_pieces(optimizer, (float)rate);
-    const float correction1 = (float)(1 - qkv_pow(p->beta1, t)), correction2 = (float)(1 - qkv_pow(p->beta2, t));
-    status = QKV_STEP(ctx, optimize, .pieces = optimizer->work, .count = count, .kind = p->kind,
-                      .gradient_scale = (float)gradient_scale, .beta1 = (float)p->beta1, .beta2 = (float)p->beta2,
-                      .eps = (float)p->eps, .momentum = (float)p->momentum, .correction1 = correction1,
-                      .correction2 = correction2);
+    struct qkv_step_optimize call = {.pieces = optimizer->work,
+                                     .count = step_pieces(optimizer, (float)rate, (float)gradient_scale, false),
+                                     .beta1 = (float)p->beta1,
+                                     .beta2 = (float)p->beta2,
+                                     .eps = (float)p->eps,
+                                     .momentum = (float)p->momentum,
+                                     .correction1 = (float)(1 - qkv_pow(p->beta1, t)),
+                                     .correction2 = (float)(1 - qkv_pow(p->beta2, t))};
+    status = ctx->backend->steps[QKV_STEP_optimize](ctx, &call);
+    if (!status) status = step_whole(optimizer, &call, (float)rate);
     if (!status) status = qkv_rank_spread_weights(optimizer->model, &optimizer->masters);
     for (size_t i = 0; i < weights->count; i++)
         if (weights->list[i].trainable) qkv_weight_changed(weights, i);
@@ -286,16 +313,12 @@ size_t qkv_optimizer_moments(const struct qkv_optimizer *optimizer) {
     return optimizer->moments;
 }
 
-const char *qkv_moment_name(size_t k) {
-    return k ? "optimizer.v" : "optimizer.m";
-}
-
 const struct qkv_moment_run *qkv_optimizer_runs(const struct qkv_optimizer *optimizer, size_t *count) {
     *count = optimizer->run_count;
     return optimizer->runs;
 }
 
-float *qkv_optimizer_moment(struct qkv_optimizer *optimizer, size_t k, size_t i) {
+float *qkv_optimizer_moment(struct qkv_optimizer *optimizer, enum qkv_moment k, size_t i) {
     for (size_t r = 0; r < optimizer->run_count; r++)
         if (optimizer->runs[r].weight == i) return optimizer->runs[r].moments[k];
     return NULL;
@@ -305,6 +328,11 @@ bool qkv_optimizer_learns(const struct qkv_optimizer *optimizer, size_t i) {
     return optimizer->learns[i];
 }
 
+bool qkv_optimizer_keeps(const struct qkv_optimizer *optimizer, enum qkv_moment k, size_t i) {
+    return optimizer->learns[i] && qkv_optimizer_has(optimizer->options.kind, k, &optimizer->model->weights.list[i]);
+}
+
 size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer) {
-    return optimizer->arena.peak + optimizer->masters.arena.peak; /* a rank may own nothing */
+    return optimizer->arena.peak + optimizer->scratch_bytes +
+           optimizer->masters.arena.peak; /* a rank may own nothing */
 }

@@ -325,6 +325,7 @@ static const struct range {
     {"patience", 0, 1e15, 0, "0: never"},
     {"save_every", 0, 1e15, 0, "0: only at the end"},
     {"keep", 1, 1e6, 0, NULL},
+    {"decay_share", 0, 1, OPEN_LOW, NULL},
 };
 enum { RANGES = sizeof ranges / sizeof *ranges };
 

@@ -52,7 +52,6 @@ static enum qkv_status plan_passes(const struct planner *p, struct qkv_rank_plan
 
 static enum qkv_status plan_memory(const struct planner *p, struct qkv_rank_plan *plan) {
     struct qkv_model *m = p->model;
-    const size_t moments = qkv_train_optimizer(p->options) == QKV_OPTIMIZER_SGD ? 1 : 2;
     size_t sums = 0, messages;
     enum qkv_status status = qkv_train_freeze(p->options, m);
     if (!status) status = qkv_model_prepare(m, true);
@@ -63,9 +62,9 @@ static enum qkv_status plan_memory(const struct planner *p, struct qkv_rank_plan
     if (status) return status;
     plan->weight_bytes = before - qkv_rank_choose_divided(m);
     plan->gradient_bytes = qkv_model_bytes(m) - before + sums;
-    plan->optimizer_bytes = moments * qkv_rank_moment_bytes(m, p->rank);
     plan->master_bytes = qkv_rank_master_bytes(m, p->rank, &messages);
-    status = qkv_rank_sums_bytes(m, p->options, p->batch, qkv_parts_later_all(m), &plan->buffer_bytes);
+    status = qkv_optimizer_plan(qkv_train_optimizer(p->options), m, p->rank, &plan->optimizer_bytes);
+    if (!status) status = qkv_rank_sums_bytes(m, p->options, p->batch, qkv_parts_later_all(m), &plan->buffer_bytes);
     plan->buffer_bytes += messages;
     return status;
 }
@@ -102,7 +101,20 @@ static void plan_round(const struct traffic *t, const struct qkv_rank_round *rou
     }
 }
 
-/* The weights that a rank has updated go to all others (rank_spread.c). */
+/* What a rank owns of a bucket goes to all others (rank_spread.c): the gradients that an optimizer needs whole. */
+static void plan_bucket_gradients(const struct traffic *t, size_t bucket, struct qkv_rank_plan *plan) {
+    const int rank = t->p->rank, ranks = t->p->ranks;
+    size_t begin, end, first, last;
+    qkv_rank_own(&t->cut, bucket, rank, &begin, &end);
+    for (int shift = 1; shift < ranks; shift++) {
+        qkv_rank_own(&t->cut, bucket, (rank + ranks - shift) % ranks, &first, &last);
+        plan->received += (double)((last - first) * sizeof(float));
+        plan->weight_sent += (double)((end - begin) * sizeof(float));
+        plan->weight_messages += begin < end || first < last;
+    }
+}
+
+/* The weights that a rank has updated go to all others. */
 static void plan_bucket(const struct traffic *t, size_t bucket, struct qkv_rank_plan *plan) {
     const int rank = t->p->rank, ranks = t->p->ranks;
     const size_t own = qkv_rank_weight_bytes(&t->p->model->weights, &t->cut, bucket, rank);
@@ -153,6 +165,8 @@ static enum qkv_status plan_traffic(const struct planner *p, struct qkv_rank_pla
         plan_round(&t, &rounds[i], plan);
     }
     for (size_t b = 0; b < t.cut.buckets; b++) plan_bucket(&t, b, plan);
+    for (size_t b = 0; qkv_optimizer_whole(qkv_train_optimizer(p->options)) && b < t.cut.buckets; b++)
+        plan_bucket_gradients(&t, b, plan);
     /* What gradients became, and what came of the step; each to rank 0 and back. */
     plan->small_messages = 2 * (2 + plan_expert_layers(&m->spec.encoder) + plan_expert_layers(&m->spec.decoder));
     free(rounds);

@@ -124,21 +124,46 @@ enum qkv_status qkv_train_memory(struct qkv_context *ctx, const struct qkv_spec 
                                  const struct qkv_train_options *options, const struct qkv_train_shapes *shapes,
                                  bool fresh);
 
+/* ---- the optimizers (optimizer_kinds.c) ------------------------------------------------------------------------- */
+
+bool qkv_optimizer_is_kind(int kind);
+/* Whether it reads an option of optimizers: beta1, beta2, eps or momentum; and the end of a sentence that it has no
+ * such option. */
+bool qkv_optimizer_reads(enum qkv_optimizer_kind kind, const char *option);
+const char *qkv_optimizer_lacks(enum qkv_optimizer_kind kind);
+/* What a checkpoint calls a moment: "optimizer.m" before a dot and the parameter's name. */
+const char *qkv_moment_name(enum qkv_moment k);
+/* How it updates a weight, and whether it keeps that moment of it. */
+enum qkv_update qkv_optimizer_update(enum qkv_optimizer_kind kind, const struct qkv_weight *weight);
+bool qkv_optimizer_has(enum qkv_optimizer_kind kind, enum qkv_moment k, const struct qkv_weight *weight);
+/* How many moments a weight has, at most. */
+size_t qkv_optimizer_moments_of(enum qkv_optimizer_kind kind, const struct qkv_weights *weights);
+/* Whether an update needs all numbers of a gradient: the step `orthogonalise` follows, then the update `descend`, whose
+ * scale makes changes as large as those of AdamW at the same rate (0.2·√max(rows, columns): Liu et al. 2025). */
+bool qkv_update_whole(enum qkv_update update);
+float qkv_update_whole_scale(const struct qkv_weight *weight);
+/* Whether an optimizer of that kind has such an update. */
+bool qkv_optimizer_whole(enum qkv_optimizer_kind kind);
+/* The memory of these steps, one after the other. QKV_MEMORY */
+enum qkv_status qkv_optimizer_room(enum qkv_optimizer_kind kind, const struct qkv_weights *weights, size_t *bytes);
+/* The bytes of an optimizer of that kind on a rank, once the model, which may be planned, has gradients. QKV_MEMORY */
+enum qkv_status qkv_optimizer_plan(enum qkv_optimizer_kind kind, const struct qkv_model *model, int rank,
+                                   size_t *bytes);
+
 /* ---- optimizer (optimizer.c) ------------------------------------------------------------------------------------ */
 
 /* Steps done; setting them is for resuming. */
 uint64_t qkv_optimizer_steps(const struct qkv_optimizer *optimizer);
 void qkv_optimizer_set_steps(struct qkv_optimizer *optimizer, uint64_t steps);
-/* How many moments a parameter has: 2, or 1 for sgd. */
+/* How many moments a parameter has, at most. */
 size_t qkv_optimizer_moments(const struct qkv_optimizer *optimizer);
-/* What a checkpoint calls the k-th: "optimizer.m" before a dot and the parameter's name. */
-const char *qkv_moment_name(size_t k);
 /* All of them, weight after weight; what frozen weights have is none. */
 const struct qkv_moment_run *qkv_optimizer_runs(const struct qkv_optimizer *optimizer, size_t *count);
-/* The k-th moment of the first run of parameter i; NULL: it has none. */
-float *qkv_optimizer_moment(struct qkv_optimizer *optimizer, size_t k, size_t i);
-/* Whether parameter i learnt when the optimizer was made, so that some rank has moments of it. */
+/* That moment of the first run of parameter i; NULL: it has none. */
+float *qkv_optimizer_moment(struct qkv_optimizer *optimizer, enum qkv_moment k, size_t i);
+/* Whether parameter i learnt when the optimizer was made, and whether some rank has that moment of it. */
 bool qkv_optimizer_learns(const struct qkv_optimizer *optimizer, size_t i);
+bool qkv_optimizer_keeps(const struct qkv_optimizer *optimizer, enum qkv_moment k, size_t i);
 size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer);
 /* With several ranks in mixed precision: from here on each keeps its own share of the fp32 numbers of weights that
  * only products read, and of the rest what these read, in bf16 (rank_masters.c). Once the model has its numbers.

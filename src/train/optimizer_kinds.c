@@ -1,0 +1,119 @@
+/* optimizer_kinds: the optimizers, a line each: which options of theirs they read, and how they update a weight. */
+#include <math.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "train/train.h"
+
+#define UPDATE_MOMENTS(name, moments) moments,
+static const unsigned update_moments[QKV_UPDATE_COUNT] = {QKV_UPDATE_LIST(UPDATE_MOMENTS)};
+
+#define ALIKE(name) .blocks = QKV_UPDATE_##name, .others = QKV_UPDATE_##name
+static const struct optimizer_kind {
+    bool betas, eps, momentum;      /* options that it reads */
+    enum qkv_update blocks, others; /* of matrices of blocks; of all other weights */
+} kinds[] = {
+    [QKV_OPTIMIZER_ADAMW] = {.betas = true, .eps = true, ALIKE(adamw)},
+    [QKV_OPTIMIZER_ADAM] = {.betas = true, .eps = true, ALIKE(adam)},
+    [QKV_OPTIMIZER_SGD] = {.momentum = true, ALIKE(sgd)},
+    [QKV_OPTIMIZER_LION] = {.betas = true, ALIKE(lion)},
+    [QKV_OPTIMIZER_MUON] =
+        {.betas = true, .eps = true, .momentum = true, .blocks = QKV_UPDATE_momentum, .others = QKV_UPDATE_adamw},
+};
+#define COUNT_ONE(name, text, help) +1
+enum { KINDS = sizeof kinds / sizeof *kinds };
+_Static_assert(KINDS == 0 QKV_OPTIMIZER_LIST(COUNT_ONE), "each optimizer has its line");
+
+bool qkv_optimizer_is_kind(int kind) {
+    return kind >= 0 && kind < KINDS;
+}
+
+bool qkv_optimizer_reads(enum qkv_optimizer_kind kind, const char *option) {
+    const struct optimizer_kind *k = &kinds[kind];
+    if (!strcmp(option, "momentum")) return k->momentum;
+    return strcmp(option, "eps") ? k->betas : k->eps;
+}
+
+const char *qkv_optimizer_lacks(enum qkv_optimizer_kind kind) {
+#define LACKS(name, text, help) "the optimizer " text " has none",
+    static const char *const sentences[] = {QKV_OPTIMIZER_LIST(LACKS)};
+    return sentences[kind];
+}
+
+/* ---- moments ---------------------------------------------------------------------------------------------------- */
+
+const char *qkv_moment_name(enum qkv_moment k) {
+#define MOMENT_NAME(NAME, name) "optimizer." name,
+    static const char *const names[] = {QKV_MOMENT_LIST(MOMENT_NAME)};
+    return names[k];
+}
+
+/* A matrix inside of a block, which a product multiplies: no embedding, no head, no norm, no bias, and no matrix of one
+ * row or column, which is a vector. */
+static bool kinds_in_block(const struct qkv_weight *w) {
+    const bool table = w->role == QKV_ROLE_BUCKETS || w->role == QKV_ROLE_RELATIVE;
+    return w->layer >= 0 && w->decays && !w->bias && !table && w->rows > 1 && w->columns > 1;
+}
+
+enum qkv_update qkv_optimizer_update(enum qkv_optimizer_kind kind, const struct qkv_weight *weight) {
+    return kinds_in_block(weight) ? kinds[kind].blocks : kinds[kind].others;
+}
+
+bool qkv_update_whole(enum qkv_update update) {
+    return update == QKV_UPDATE_momentum;
+}
+
+float qkv_update_whole_scale(const struct qkv_weight *weight) {
+    return (float)(0.2 * sqrt((double)qkv_max(weight->rows, weight->columns)));
+}
+
+bool qkv_optimizer_whole(enum qkv_optimizer_kind kind) {
+    return qkv_update_whole(kinds[kind].blocks);
+}
+
+bool qkv_optimizer_has(enum qkv_optimizer_kind kind, enum qkv_moment k, const struct qkv_weight *weight) {
+    return update_moments[qkv_optimizer_update(kind, weight)] >> k & 1;
+}
+
+static size_t kinds_count(const void *user, const struct qkv_weight *weight) {
+    const enum qkv_optimizer_kind *kind = user;
+    size_t count = 0;
+    for (int k = 0; k < QKV_MOMENT_COUNT; k++) count += qkv_optimizer_has(*kind, (enum qkv_moment)k, weight);
+    return count;
+}
+
+size_t qkv_optimizer_moments_of(enum qkv_optimizer_kind kind, const struct qkv_weights *w) {
+    size_t most = 0;
+    for (size_t i = 0; i < w->count; i++) most = qkv_max(most, kinds_count(&kind, &w->list[i]));
+    return most;
+}
+
+struct kinds_room {
+    struct qkv_context *ctx;
+    struct qkv_arena arena;
+    const struct qkv_weight *weight;
+};
+
+static enum qkv_status kinds_orthogonalise(void *argument) {
+    struct kinds_room *room = argument;
+    return QKV_STEP(room->ctx, orthogonalise, .x = NULL, .rows = room->weight->rows, .columns = room->weight->columns,
+                    .scratch = &room->arena);
+}
+
+enum qkv_status qkv_optimizer_room(enum qkv_optimizer_kind kind, const struct qkv_weights *w, size_t *bytes) {
+    enum qkv_status status = QKV_OK;
+    *bytes = 0;
+    for (size_t i = 0; i < w->count && !status; i++) {
+        struct kinds_room room = {.ctx = w->ctx, .weight = &w->list[i]};
+        if (w->list[i].trainable && qkv_update_whole(qkv_optimizer_update(kind, &w->list[i])))
+            status = qkv_plan(w->ctx, &room.arena, "optimizer", kinds_orthogonalise, &room, bytes);
+    }
+    return status;
+}
+
+enum qkv_status qkv_optimizer_plan(enum qkv_optimizer_kind kind, const struct qkv_model *model, int rank,
+                                   size_t *bytes) {
+    const enum qkv_status status = qkv_optimizer_room(kind, &model->weights, bytes);
+    *bytes += qkv_rank_moment_bytes(model, rank, kinds_count, &kind);
+    return status;
+}
