@@ -36,6 +36,7 @@ static void clear_stack(struct qkv_stack *stack) {
 }
 
 static void model_clear(struct qkv_model *m) {
+    qkv_model_drop_adapter(m);
     qkv_model_drop_packed(m);
     qkv_weights_free(&m->weights);
     clear_stack(&m->encoder);
@@ -145,6 +146,7 @@ enum qkv_status qkv_model_to_fp32(struct qkv_model *m) {
     enum qkv_status status = qkv_model_check_file(m);
     if (status || !m->file.owner) return status;
     status = qkv_model_check_own(m, "its weights cannot become fp32");
+    if (!status) status = qkv_model_check_plain(m, "its weights become fp32");
     if (status) return status;
     qkv_arena_measure(m->ctx, &m->learned, "weights in fp32");
     status = qkv_weights_to_fp32(&m->weights, &m->learned);

@@ -1,11 +1,13 @@
 /* linear: y = x·Wᵀ + b.
  *
  * x (N, in), W (out, in), b (1, out) or none, y (N, out). Backward: dx = dy·W, dW += dyᵀ·x, db += Σ_n dy[n].
- * With a residual r: y = r + s·(x·Wᵀ + b), and dy is s times that of y.
+ * With a residual r: y = r + s·(x·Wᵀ + b), and dy is s times that of y. An operand with an adapter has one more term
+ * (linear_adapter.c), which may read x after a dropout of its own.
  * The operand's product (kernel/product.h) says in which form x, W and dy are multiplied. A weight with `fp32` set (a
  * router's) has fp32 products and fp32 y, of x as it is stored. */
 #include "op/linear.h"
 #include "op/inputs.h"
+#include "op/steps.h"
 #include "op/weights.h"
 
 enum { COLUMNS_A_PIECE = 64 };
@@ -73,15 +75,15 @@ static enum qkv_status linear_carried(void *argument) {
     return QKV_OK;
 }
 
-/* dW (+)= dyᵀ·x of the rows [begin, end) of W. */
-static enum qkv_status linear_backward_weight(struct qkv_tape *tape, const float *dy, struct qkv_linear_rows x,
-                                              size_t N, const struct qkv_tensor *weight, float *dweight, size_t begin,
-                                              size_t end, const struct qkv_row_order *order,
-                                              struct qkv_linear_carry carry) {
+/* dW (+)= dyᵀ·x of the rows [begin, end) of W; dy has ld columns. */
+static enum qkv_status linear_backward_rows(struct qkv_tape *tape, const float *dy, size_t ld, struct qkv_linear_rows x,
+                                            size_t N, const struct qkv_tensor *weight, float *dweight, size_t begin,
+                                            size_t end, const struct qkv_row_order *order,
+                                            struct qkv_linear_carry carry) {
     const struct qkv_product *product = qkv_operand_product_back(tape, weight);
-    const size_t in = weight->columns, out = weight->rows;
+    const size_t in = weight->columns;
     float *own = dweight + begin * in;
-    const struct qkv_operand a = linear_operand(linear_floats(dy + begin), 1, out), b = linear_operand(x, in, 1);
+    const struct qkv_operand a = linear_operand(linear_floats(dy + begin), 1, ld), b = linear_operand(x, in, 1);
     if (!order)
         return product->multiply(tape->ctx, tape->arena,
                                  &(struct qkv_product_call){.c = own,
@@ -98,6 +100,16 @@ static enum qkv_status linear_backward_weight(struct qkv_tape *tape, const float
     enum qkv_status status = product->sum(tape->ctx, tape->arena, &sums);
     struct carried carried = {to, carry.done};
     return to && !status ? qkv_compute(tape->ctx, linear_carried, &carried) : status;
+}
+
+enum qkv_status qkv_linear_backward_weight(struct qkv_tape *tape, const float *dy, size_t ld, struct qkv_linear_rows x,
+                                           size_t N, const struct qkv_tensor *weight, float *dweight,
+                                           const struct qkv_row_order *order, struct qkv_linear_carry carry) {
+    size_t begin, end;
+    enum qkv_status status = QKV_OK;
+    for (begin = 0; !status && linear_learns(weight, weight->rows, &begin, &end); begin = end)
+        status = linear_backward_rows(tape, dy, ld, x, N, weight, dweight, begin, end, order, carry);
+    return status;
 }
 
 static enum qkv_status linear_backward_x(struct qkv_tape *tape, const float *dy, size_t N, float *dx, bool accumulate,
@@ -128,7 +140,7 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
     if (tape->status) return tape->status;
     if (dx) status = linear_backward_x(tape, dy, N, dx, accumulate, weight);
     for (begin = 0; !status && dweight && linear_learns(weight, out, &begin, &end); begin = end)
-        status = linear_backward_weight(tape, dy, x, N, weight, dweight, begin, end, order, carry);
+        status = linear_backward_rows(tape, dy, out, x, N, weight, dweight, begin, end, order, carry);
     for (begin = 0; !status && dbias && linear_learns(bias, out, &begin, &end); begin = end) {
         struct column_sum s = {.ctx = tape->ctx, .out = dbias + begin, .x = dy + begin, .rows = N, .columns = out};
         if (order)
@@ -184,8 +196,9 @@ enum qkv_status qkv_linear_check(struct qkv_tape *tape, const char *what, const 
 
 /* ---- the operator ----------------------------------------------------------------------------------------------- */
 
-/* The inputs of a node: x, weight, bias or NULL, and a residual or NULL. */
-enum { X, WEIGHT, BIAS, RESIDUAL };
+/* The inputs of a node: x, weight, bias or NULL, a residual or NULL, and, of an adapter with dropout, the x that it
+ * reads, else NULL. */
+enum { X, WEIGHT, BIAS, RESIDUAL, ADAPTER_X };
 
 enum qkv_status qkv_check_linear(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *x = node->inputs[X], *weight = node->inputs[WEIGHT], *residual = node->inputs[RESIDUAL];
@@ -197,9 +210,42 @@ enum qkv_status qkv_check_linear(struct qkv_tape *tape, struct qkv_node *node) {
     return status;
 }
 
-/* The scale that a node with a residual saves; 1 without one. */
+/* What a node with a residual or an adapter saves. */
+struct linear_saved {
+    float scale; /* of the product where there is a residual, else 1 */
+    float *low;  /* of qkv_adapter_forward, where the node is recorded */
+};
+
 static float linear_scale(const struct qkv_node *node) {
-    return node->saved ? *(const float *)node->saved : 1;
+    return node->saved ? ((const struct linear_saved *)node->saved)->scale : 1;
+}
+
+static struct qkv_tensor *linear_adapter_x(const struct qkv_node *node) {
+    return node->inputs[ADAPTER_X] ? node->inputs[ADAPTER_X] : node->inputs[X];
+}
+
+/* An operand with an adapter: both terms are added in fp32, then stored as the output is. */
+static enum qkv_status linear_forward_adapter(struct qkv_tape *tape, struct qkv_node *node,
+                                              struct qkv_linear_rows rows, struct qkv_epilogue epilogue) {
+    struct qkv_tensor *weight = node->inputs[WEIGHT], *x = linear_adapter_x(node);
+    const struct qkv_tensor *y = node->output;
+    const struct qkv_adapter *adapter = weight->operand.adapter;
+    struct linear_saved *saved = node->saved;
+    const size_t count = y->rows * y->columns;
+    float *low = qkv_tape_records(tape, node)
+                     ? saved->low = qkv_tape_take(tape, qkv_adapter_low(adapter, x->rows), sizeof(float))
+                     : NULL;
+    const size_t mark = qkv_arena_mark(tape->arena);
+    if (!low) low = qkv_tape_take(tape, qkv_adapter_low(adapter, x->rows), sizeof(float));
+    float *sum = y->dtype == QKV_F32 ? y->data : qkv_tape_take(tape, count, sizeof(float));
+    if (!low || !sum) return QKV_MEMORY;
+    enum qkv_status status = qkv_linear_forward_parts(tape, (struct qkv_linear_rows){sum, QKV_F32}, rows, x->rows,
+                                                      weight, node->inputs[BIAS], epilogue);
+    if (!status) status = qkv_adapter_forward(tape, adapter, sum, y->columns, saved->scale, x, low);
+    if (!status && sum != y->data)
+        status = QKV_STEP(tape->ctx, round, .to = y->data, .from = sum, .count = count, .product = tape->product);
+    qkv_arena_release(tape->arena, mark);
+    return status;
 }
 
 enum qkv_status qkv_forward_linear(struct qkv_tape *tape, struct qkv_node *node) {
@@ -215,6 +261,7 @@ enum qkv_status qkv_forward_linear(struct qkv_tape *tape, struct qkv_node *node)
     else if (node->fused)
         epilogue = qkv_activation_fuse(tape, node->fused, qkv_tape_records(tape, node));
     if (tape->status) return tape->status;
+    if (weight->operand.adapter) return linear_forward_adapter(tape, node, rows, epilogue);
     return qkv_linear_forward_parts(tape, (struct qkv_linear_rows){y->data, y->dtype}, rows, x->rows, weight,
                                     node->inputs[BIAS], epilogue);
 }
@@ -226,6 +273,9 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
     float *dweight = qkv_gradient_out(tape, weight, &always, &status);
     float *dbias = qkv_gradient_out(tape, bias, &always, &status);
     float *dx = qkv_gradient_out(tape, x, &accumulate, &status);
+    struct qkv_tensor *read = linear_adapter_x(node);
+    bool again = true;
+    float *dread = read == x ? dx : qkv_gradient_out(tape, read, &again, &status);
     if (status) return status;
     const size_t mark = qkv_arena_mark(tape->arena), count = x->rows * weight->rows;
     const float scale = linear_scale(node), *dy = qkv_gradient_in(node);
@@ -241,32 +291,50 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
     const struct qkv_linear_rows rows = {form ? form->data : x->data, form ? form->dtype : x->dtype};
     status = qkv_linear_backward_parts(tape, dy, rows, x->rows, dx, accumulate, weight, dweight, bias, dbias,
                                        x->learning.order, carry);
+    if (!status && weight->operand.adapter)
+        status = qkv_adapter_backward(tape, weight->operand.adapter, dy, weight->rows, read, dread, again,
+                                      ((const struct linear_saved *)node->saved)->low);
     qkv_arena_release(tape->arena, mark);
     return status;
 }
 
 struct qkv_cost qkv_cost_linear(const struct qkv_node *node, bool backward) {
-    return (struct qkv_cost){.flops = qkv_product_flops(node->inputs[X], node->inputs[WEIGHT], backward)};
+    const struct qkv_tensor *x = node->inputs[X], *weight = node->inputs[WEIGHT];
+    const struct qkv_adapter *adapter = weight->operand.adapter;
+    return (struct qkv_cost){.flops = qkv_product_flops(x, weight, backward) +
+                                      (adapter ? qkv_adapter_flops(adapter, x, backward) : 0)};
 }
 
 /* ---- builders --------------------------------------------------------------------------------------------------- */
 
 /* Makes a checked node without output. Returns false after an error, and where x is NULL. */
 static bool linear_node(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight, struct qkv_tensor *bias,
-                        struct qkv_tensor *residual, struct qkv_node *node) {
+                        struct qkv_tensor *residual, float scale, struct qkv_node *node) {
     if (!x || tape->status) return false;
+    const struct qkv_adapter *adapter = weight->operand.adapter;
     *node = qkv_tape_node(tape, QKV_OPERATOR_linear, NULL);
     node->inputs[X] = x;
     node->inputs[WEIGHT] = weight;
     node->inputs[BIAS] = bias;
     node->inputs[RESIDUAL] = residual;
-    return qkv_tape_check(tape, node);
+    if (!qkv_tape_check(tape, node)) return false;
+    if (!adapter && !residual) return true;
+    struct linear_saved *saved = qkv_tape_take_graph(tape, sizeof *saved);
+    if (!saved) return false;
+    *saved = (struct linear_saved){.scale = scale};
+    node->saved = saved;
+    if (!adapter) return true;
+    node->more = adapter->operands;
+    node->more_count = 2 * adapter->count;
+    struct qkv_tensor *read = qkv_op_dropout_copy(tape, x, adapter->dropout);
+    if (read != x) node->inputs[ADAPTER_X] = read;
+    return read != NULL;
 }
 
 struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                  struct qkv_tensor *bias, enum qkv_result result) {
     struct qkv_node node;
-    if (!linear_node(tape, x, weight, bias, NULL, &node)) return NULL;
+    if (!linear_node(tape, x, weight, bias, NULL, 1, &node)) return NULL;
     node.output = result == QKV_RESULT_FOR_PRODUCTS ? qkv_tape_for_products(tape, x->rows, weight->rows)
                                                     : qkv_tape_tensor(tape, x->rows, weight->rows);
     return qkv_tape_run(tape, &node);
@@ -275,20 +343,21 @@ struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, st
 struct qkv_tensor *qkv_op_linear_add(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                      struct qkv_tensor *bias, struct qkv_tensor *residual, float scale) {
     struct qkv_node node;
-    if (!residual || !linear_node(tape, x, weight, bias, residual, &node)) return NULL;
-    float *saved = qkv_tape_take_graph(tape, sizeof *saved);
-    if (!saved) return NULL;
-    *saved = scale;
-    node.saved = saved;
+    if (!residual || !linear_node(tape, x, weight, bias, residual, scale, &node)) return NULL;
     node.output = qkv_tape_tensor(tape, x->rows, weight->rows);
     return qkv_tape_run(tape, &node);
 }
 
+/* The adapter's term comes before the activation, so the two are not one pass over the result. */
 struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                             struct qkv_tensor *bias, enum qkv_ffn_kind kind, bool gated, float limit) {
     struct qkv_node node, activation;
-    if (!linear_node(tape, x, weight, bias, NULL, &node)) return NULL;
+    if (!linear_node(tape, x, weight, bias, NULL, 1, &node)) return NULL;
     node.output = qkv_tape_for_products(tape, x->rows, weight->rows);
+    if (weight->operand.adapter) {
+        struct qkv_tensor *y = qkv_tape_run(tape, &node);
+        return qkv_activation_node(tape, y, kind, gated, limit, &activation) ? qkv_tape_run(tape, &activation) : NULL;
+    }
     if (!qkv_activation_node(tape, node.output, kind, gated, limit, &activation)) return NULL;
     node.fused = &activation;
     return qkv_tape_run(tape, &node);
