@@ -319,6 +319,8 @@ enum qkv_status qkv_model_ready(struct qkv_model *model);
 enum qkv_status qkv_model_check_whole(const struct qkv_model *model);
 /* Converts weights of a mapped file to fp32 in memory, as training needs them, and closes the file. */
 enum qkv_status qkv_model_to_fp32(struct qkv_model *model);
+/* The same of operands that its adapter adapts. */
+enum qkv_status qkv_model_adapted_to_fp32(struct qkv_model *model);
 
 /* ---- positions (position.c, position_*.c) ------------------------------------------------------------------------ */
 

@@ -371,10 +371,10 @@ enum qkv_status qkv_weights_choose(struct qkv_weights *w, const struct qkv_produ
     return QKV_OK;
 }
 
-enum qkv_status qkv_weights_to_fp32(struct qkv_weights *w, struct qkv_arena *arena) {
+enum qkv_status qkv_weights_to_fp32(struct qkv_weights *w, bool adapted, struct qkv_arena *arena) {
     for (size_t i = 0; i < w->tensor_count; i++) {
         struct qkv_tensor *tensor = w->tensors[i];
-        if (!tensor->operand.stored.count) continue;
+        if (!tensor->operand.stored.count || (adapted && !tensor->operand.adapter)) continue;
         float *data = qkv_arena_take(arena, tensor->rows * tensor->columns, sizeof(float));
         if (!data) return QKV_MEMORY;
         if (arena->measuring) continue;

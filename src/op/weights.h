@@ -248,9 +248,9 @@ bool qkv_weights_learn(const struct qkv_tensor *tensor, size_t *begin, size_t *e
 void qkv_weights_changed(struct qkv_weights *weights);
 /* The numbers of the i-th weight have changed. */
 void qkv_weight_changed(struct qkv_weights *weights, size_t i);
-/* Converts the numbers in a mapped file to fp32, in memory from an arena. A measuring arena counts that memory and
- * changes nothing else. */
-enum qkv_status qkv_weights_to_fp32(struct qkv_weights *weights, struct qkv_arena *arena);
+/* Converts the numbers in a mapped file to fp32, in memory from an arena; `adapted`: those of operands with an adapter
+ * alone. A measuring arena counts that memory and changes nothing else. */
+enum qkv_status qkv_weights_to_fp32(struct qkv_weights *weights, bool adapted, struct qkv_arena *arena);
 /* Whether the weight is a matrix of a product or an embedding, which files may have in a type of weights. */
 bool qkv_weight_has_formats(const struct qkv_weight *weight);
 /* Whether only products of linear layers read the weight. */
