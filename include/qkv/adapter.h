@@ -33,7 +33,7 @@ QKV_API enum qkv_status qkv_adapter_create(struct qkv_model *model, const char *
  * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_adapter_load(struct qkv_model *model, const char *folder);
 /* Writes the model's adapter to a folder, which is made if it does not exist; an adapter there is replaced. base: where
- * the model is from, for adapter_config.json; NULL: not known. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
+ * the model is from, for adapter_config.json; NULL: as the adapter's files said, if it was loaded. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
  * QKV_SPEC, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_adapter_save(struct qkv_model *model, const char *base, const char *folder);
 /* Adds the adapter to the model's weights, and removes it. Adapted matrices become fp32; what is then saved or exported

@@ -6,9 +6,6 @@
 #include "io/io.h"
 #include "model/model.h"
 
-#define QKV_ADAPTER_CONFIG_FILE  "adapter_config.json"
-#define QKV_ADAPTER_WEIGHTS_FILE "adapter_model.safetensors"
-
 /* Reads "rank=16,targets=q,v" (qkv_adapter_create). The caller frees settings->targets. Fails with QKV_ARGUMENT,
  * QKV_MEMORY. (adapter_settings.c) */
 enum qkv_status qkv_adapter_parse(struct qkv_context *ctx, const char *text, struct qkv_adapter_settings *settings);
@@ -31,8 +28,12 @@ enum qkv_status qkv_adapter_choose(const struct qkv_model *model, const struct q
 /* Fails with QKV_SPEC if the weight shares a matrix with others in the model's family: files have one adapter for all of
  * them. */
 enum qkv_status qkv_adapter_check_target(const struct qkv_model *model, const struct qkv_weight *weight);
-/* Writes the files into a folder that exists. (adapter_write.c) */
-enum qkv_status qkv_adapter_write(struct qkv_model *model, const char *base, const char *folder);
+/* Writes the adapter's files into a folder that exists, for the base that its settings name. (adapter_write.c) */
+enum qkv_status qkv_adapter_write(struct qkv_model *model, const char *folder);
+/* The same of a run, with the tokenizers and the other texts of its model. */
+enum qkv_status qkv_adapter_write_run(struct qkv_model *model, const char *folder);
+/* Notes where the model is from. Fails with QKV_MEMORY. */
+enum qkv_status qkv_adapter_set_base(struct qkv_model *model, const char *base);
 /* qkv_adapter_load; the model may be planned, and then gets no numbers. (adapter_read.c) */
 enum qkv_status qkv_adapter_read(struct qkv_model *model, const char *folder);
 /* A new adapter, as qkv_adapter_create; the model may be planned. */

@@ -273,6 +273,8 @@ static enum qkv_status reading_run(struct adapter_reading *r) {
     if (!status) status = tensors_left(r);
     if (!status) status = tensors_check_base(r);
     if (!status) status = qkv_model_adapt(m, r->adapted, r->count, &r->settings, 0);
+    if (!status)
+        status = qkv_adapter_set_base(m, json_string_value(json_object_get(r->root, "base_model_name_or_path")));
     for (size_t i = 0; i < r->count && !status && !m->planned; i++) status = numbers_read(r, i);
     if (status) qkv_model_drop_adapter(m);
     return status;

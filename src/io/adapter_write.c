@@ -228,13 +228,26 @@ static enum qkv_status write_check(struct qkv_model *m) {
     return status;
 }
 
-enum qkv_status qkv_adapter_write(struct qkv_model *m, const char *base, const char *folder) {
+enum qkv_status qkv_adapter_set_base(struct qkv_model *m, const char *base) {
+    char *copy = base ? qkv_copy_string(m->ctx, base) : NULL;
+    if (base && !copy) return QKV_MEMORY;
+    free(m->adapter->settings.base);
+    m->adapter->settings.base = copy;
+    return QKV_OK;
+}
+
+enum qkv_status qkv_adapter_write(struct qkv_model *m, const char *folder) {
     char *path = qkv_join_path(m->ctx, folder, QKV_ADAPTER_WEIGHTS_FILE);
     enum qkv_status status = path ? write_check(m) : QKV_MEMORY;
     if (!status) status = write_tensors(m, path);
-    if (!status) status = write_config(m, base, folder);
+    if (!status) status = write_config(m, m->adapter->settings.base, folder);
     free(path);
     return status;
+}
+
+enum qkv_status qkv_adapter_write_run(struct qkv_model *m, const char *folder) {
+    const enum qkv_status status = qkv_folder_write_texts(m, folder);
+    return status ? status : qkv_adapter_write(m, folder);
 }
 
 enum qkv_status qkv_adapter_save(struct qkv_model *model, const char *base, const char *folder) {
@@ -243,6 +256,7 @@ enum qkv_status qkv_adapter_save(struct qkv_model *model, const char *base, cons
     QKV_NEED(qkv_call, folder);
     enum qkv_status status = adapter_need(model);
     if (!status) status = qkv_model_check_file(model);
+    if (!status && base) status = qkv_adapter_set_base(model, base);
     if (!status) status = qkv_make_folder(model->ctx, folder);
-    return status ? status : qkv_adapter_write(model, base, folder);
+    return status ? status : qkv_adapter_write(model, folder);
 }

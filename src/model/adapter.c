@@ -35,6 +35,7 @@ static enum qkv_status adapter_take(struct qkv_context *ctx, const struct qkv_ad
                                     const struct qkv_adapter_settings *settings, size_t weights,
                                     struct qkv_model_adapter *a) {
     a->settings = *settings;
+    a->settings.base = NULL;
     a->settings.targets = qkv_copy_string(ctx, settings->targets ? settings->targets : "");
     a->learned = qkv_allocate(ctx, weights, sizeof *a->learned);
     a->list = qkv_allocate(ctx, count, sizeof *a->list); /* at most one operand for each weight */
@@ -104,6 +105,7 @@ static void adapter_attach(struct qkv_model *m, struct qkv_model_adapter *a, str
 
 static void adapter_free(struct qkv_model_adapter *a) {
     free(a->settings.targets);
+    free(a->settings.base);
     free(a->learned);
     free(a->list);
     free(a->parts);

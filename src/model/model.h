@@ -161,6 +161,7 @@ struct qkv_adapter_settings {
     double alpha, dropout;
     bool rank_stabilised;
     char *targets; /* with commas between them */
+    char *base;    /* where the model is from; NULL: not known */
 };
 
 /* Who uses a model (share.c). qkv_model_share makes a struct of its own for another context, a copy: everything that
