@@ -52,6 +52,7 @@ static const struct cli_option options[] = {
     CLI_SAMPLING(struct arguments),
     CLI_RULES(struct arguments, rules),
     CLI_ANSWER(struct arguments),
+    CLI_ADAPTER(struct arguments),
     CLI_MODEL(struct arguments),
     CLI_CACHE(struct arguments),
 };

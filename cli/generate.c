@@ -63,6 +63,7 @@ static const struct cli_option options[] = {
      .subject = "length"},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet),
      .help = "write only the continuation: no prompt, no statistics", .subject = "output"},
+    CLI_ADAPTER(struct arguments),
     CLI_MODEL(struct arguments),
     CLI_CACHE(struct arguments),
 };
