@@ -38,8 +38,7 @@ static struct qkv_tensor *build_adapted(struct fixture *f) {
 /* A residual, an activation, and x that another layer has made. */
 static struct qkv_tensor *build_adapted_add(struct fixture *f) {
     struct qkv_tensor *x = qkv_op_activation(&f->tape, &f->leaves[0], QKV_FFN_SILU);
-    struct qkv_tensor *y =
-        qkv_op_linear_activation(&f->tape, x, &f->leaves[1], &f->leaves[2], QKV_FFN_SILU, false, 0);
+    struct qkv_tensor *y = qkv_op_linear_activation(&f->tape, x, &f->leaves[1], &f->leaves[2], QKV_FFN_SILU, false, 0);
     return qkv_op_linear_add(&f->tape, x, &f->leaves[1], &f->leaves[2], y, 0.5F);
 }
 
@@ -102,8 +101,7 @@ static void the_term_is_that_of_the_formula(void **state) {
                 if (o < part->first || o >= part->first + part->b.rows) continue;
                 for (size_t r = 0; r < rank; r++) {
                     double low = 0;
-                    for (size_t i = 0; i < IN; i++)
-                        low += (double)f.values[0][n * IN + i] * (double)down[r * IN + i];
+                    for (size_t i = 0; i < IN; i++) low += (double)f.values[0][n * IN + i] * (double)down[r * IN + i];
                     sum += (double)part->scale * low * (double)up[(o - part->first) * rank + r];
                 }
             }

@@ -23,8 +23,7 @@ struct golden {
 
 static void golden_begin(struct golden *g, size_t i, const char *adapter, bool fp32) {
     char path[512];
-    struct qkv_context_options options = {.size = sizeof options,
-                                          .precision = fp32 ? QKV_FP32 : QKV_PRECISION_AUTO};
+    struct qkv_context_options options = {.size = sizeof options, .precision = fp32 ? QKV_FP32 : QKV_PRECISION_AUTO};
     assert_int_equal(qkv_context_create(&g->ctx, &options), QKV_OK);
     snprintf(path, sizeof path, CASES "%s/case.safetensors", cases[i].name);
     assert_ok(g->ctx, qkv_tensors_open(g->ctx, path, &g->file));
@@ -62,10 +61,8 @@ static void losses_of_training_are_those_of_peft(void **state) {
         const struct qkv_array *losses = qkv_tensors_find(g.file, "out.losses");
         double first = 0, last = 0;
         for (size_t step = 0; step < losses->shape[0]; step++) {
-            const struct qkv_batch batch = {.B = B,
-                                            .T = T,
-                                            .ids = golden_data(&g, "in.ids", step),
-                                            .targets = golden_data(&g, "in.targets", step)};
+            const struct qkv_batch batch = {
+                .B = B, .T = T, .ids = golden_data(&g, "in.ids", step), .targets = golden_data(&g, "in.targets", step)};
             assert_ok(g.ctx, qkv_pass_forward(pass, &batch));
             last = qkv_pass_loss(pass, NULL);
             if (!step) first = last;

@@ -2,7 +2,7 @@
  *
  * An adapter adds scale·(x·Aᵀ)·Bᵀ to the product x·Wᵀ of each weight W that it adapts: A (rank, in) is drawn at random,
  * B (out, rank) begins at zero. The model's own weights are frozen and stay in the type that their file has. While a
- * model has an adapter, qkv_model_parameter and the functions beside it, optimizers and checkpoints have the weights of
+ * model has an adapter, qkv_model_parameter and similar functions, optimizers and checkpoints have the weights of
  * the adapter, "decoder.layers.0.attn.q.lora_A.weight", and the model can run and be trained, but not be saved,
  * exported or quantised. Files are those of PEFT: adapter_config.json and adapter_model.safetensors, whose names are
  * those of the model's family; for a model of no family they are those of qkv. */
@@ -33,11 +33,11 @@ QKV_API enum qkv_status qkv_adapter_create(struct qkv_model *model, const char *
  * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_adapter_load(struct qkv_model *model, const char *folder);
 /* Writes the model's adapter to a folder, which is made if it does not exist; an adapter there is replaced. base: where
- * the model is from, for adapter_config.json; NULL: as the adapter's files said, if it was loaded. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
- * QKV_SPEC, QKV_NUMBER. */
+ * the model is from, for adapter_config.json; NULL: as the adapter's files said, if it was loaded. Fails
+ * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_adapter_save(struct qkv_model *model, const char *base, const char *folder);
 /* Adds the adapter to the model's weights, and removes it. Adapted matrices become fp32; what is then saved or exported
- * chooses their type anew. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
+ * chooses their type again. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_adapter_merge(struct qkv_model *model);
 /* Removes the adapter: the model is as it was before. Fails with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_adapter_remove(struct qkv_model *model);

@@ -113,8 +113,7 @@
       "The settings of an adapter: rank, scale, the adapted weights, and where the model is.",                         \
       "With adapter_model.safetensors, by a run that trains an adapter (lora).",                                       \
       "No: without it the adapter cannot be read.")                                                                    \
-    X(QKV_ADAPTER_WEIGHTS_FILE,                                                                                        \
-      "The weights of an adapter. In a run: those of the best evaluation so far.",                                     \
+    X(QKV_ADAPTER_WEIGHTS_FILE, "The weights of an adapter. In a run: those of the best evaluation so far.",           \
       "By each evaluation that is the best so far, in a run that trains an adapter (lora).",                           \
       "No: without it there is no adapter.")                                                                           \
     X(QKV_TRAIN_FILE,                                                                                                  \

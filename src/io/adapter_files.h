@@ -25,8 +25,8 @@ void qkv_adapter_module(const struct qkv_model *model, const struct qkv_weight *
  * QKV_SPEC, QKV_MEMORY. (adapter_targets.c) */
 enum qkv_status qkv_adapter_choose(const struct qkv_model *model, const struct qkv_adapter_settings *settings,
                                    struct qkv_adapted **adapted, size_t *count);
-/* Fails with QKV_SPEC if the weight shares a matrix with others in the model's family: files have one adapter for all of
- * them. */
+/* Fails with QKV_SPEC if the weight shares a matrix with others in the model's family: files have one adapter for
+ * all. */
 enum qkv_status qkv_adapter_check_target(const struct qkv_model *model, const struct qkv_weight *weight);
 /* Writes the adapter's files into a folder that exists, for the base that its settings name. (adapter_write.c) */
 enum qkv_status qkv_adapter_write(struct qkv_model *model, const char *folder);

@@ -17,7 +17,7 @@ struct adapter_reading {
     json_t *root;
     struct qkv_tensors *file;
     struct qkv_adapter_settings settings;
-    struct qkv_adapted *adapted; /* of the model's weights */
+    struct qkv_adapted *adapted;     /* of the model's weights */
     const struct qkv_array **a, **b; /* of each */
     size_t count;
 };
@@ -25,14 +25,28 @@ struct adapter_reading {
 /* ---- adapter_config.json ----------------------------------------------------------------------------------------- */
 
 /* Keys that change nothing in what a finished adapter computes. */
-static const char *const idle_keys[] = {
-    "auto_mapping",    "base_model_name_or_path", "exclude_modules", "fan_in_fan_out",    "inference_mode",
-    "loftq_config",    "layers_pattern",          "lora_dropout",    "layers_to_transform", "megatron_core",
-    "peft_version",    "qalora_group_size",       "revision",        "target_modules",    "task_type",
-    "megatron_config", "eva_config",              "runtime_config",  "ensure_weight_tying"};
+static const char *const idle_keys[] = {"auto_mapping",
+                                        "base_model_name_or_path",
+                                        "exclude_modules",
+                                        "fan_in_fan_out",
+                                        "inference_mode",
+                                        "loftq_config",
+                                        "layers_pattern",
+                                        "lora_dropout",
+                                        "layers_to_transform",
+                                        "megatron_core",
+                                        "peft_version",
+                                        "qalora_group_size",
+                                        "revision",
+                                        "target_modules",
+                                        "task_type",
+                                        "megatron_config",
+                                        "eva_config",
+                                        "runtime_config",
+                                        "ensure_weight_tying"};
 /* Keys that are read. */
-static const char *const read_keys[] = {"peft_type", "r",          "lora_alpha",   "use_rslora",
-                                        "bias",      "rank_pattern", "alpha_pattern", "init_lora_weights"};
+static const char *const read_keys[] = {
+    "peft_type", "r", "lora_alpha", "use_rslora", "bias", "rank_pattern", "alpha_pattern", "init_lora_weights"};
 
 static bool key_in(const char *key, const char *const *list, size_t count) {
     for (size_t i = 0; i < count; i++)
@@ -151,8 +165,9 @@ static enum qkv_status tensor_shape(const struct adapter_reading *r, const struc
                                     size_t columns) {
     if (x->rank == 2 && x->shape[0] == rows && x->shape[1] == columns) return QKV_OK;
     char have[QKV_SHAPE_TEXT];
-    return qkv_fail(r->ctx, QKV_SHAPE, "%s: %s is %s, but this model and its rank need (%zu, %zu): it is for another model",
-                    r->weights, x->name, qkv_shape_text(x->shape, x->rank, have), rows, columns);
+    return qkv_fail(r->ctx, QKV_SHAPE,
+                    "%s: %s is %s, but this model and its rank need (%zu, %zu): it is for another model", r->weights,
+                    x->name, qkv_shape_text(x->shape, x->rank, have), rows, columns);
 }
 
 /* One adapted weight. */
@@ -179,8 +194,7 @@ static enum qkv_status tensor_take(struct adapter_reading *r, size_t weight, con
                         alpha);
     status = tensor_shape(r, a, rank, w->columns);
     if (!status) status = tensor_shape(r, b, rows, rank);
-    r->adapted[r->count] =
-        (struct qkv_adapted){weight, rank, (float)qkv_adapter_scale(&r->settings, alpha, rank)};
+    r->adapted[r->count] = (struct qkv_adapted){weight, rank, (float)qkv_adapter_scale(&r->settings, alpha, rank)};
     r->a[r->count] = a;
     r->b[r->count++] = b;
     return status;
@@ -212,8 +226,9 @@ static enum qkv_status tensors_left(const struct adapter_reading *r) {
         bool used = false;
         for (size_t k = 0; k < r->count && !used; k++) used = r->a[k] == x || r->b[k] == x;
         if (!used)
-            return qkv_fail(r->ctx, QKV_SPEC, "%s has %.160s, and the model has no weight for it: it is for another model",
-                            r->weights, x->name);
+            return qkv_fail(r->ctx, QKV_SPEC,
+                            "%s has %.160s, and the model has no weight for it: it is for another model", r->weights,
+                            x->name);
     }
     if (r->count) return QKV_OK;
     return qkv_fail(r->ctx, QKV_FORMAT, "%s has no tensors; restore the file", r->weights);

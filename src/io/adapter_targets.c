@@ -8,8 +8,8 @@
 #define ALL_LINEAR "all-linear"
 
 /* Usual names of published models, for models of no family too. */
-static const char *const usual_names[][2] = {{"q_proj", "q"},       {"k_proj", "k"},   {"v_proj", "v"},
-                                             {"o_proj", "o"},       {"gate_proj", "gate"}, {"up_proj", "up"},
+static const char *const usual_names[][2] = {{"q_proj", "q"},      {"k_proj", "k"},       {"v_proj", "v"},
+                                             {"o_proj", "o"},      {"gate_proj", "gate"}, {"up_proj", "up"},
                                              {"down_proj", "down"}};
 
 /* Whether a name with dots ends with these parts. */
@@ -102,8 +102,8 @@ enum qkv_status qkv_adapter_choose(const struct qkv_model *m, const struct qkv_a
     for (size_t i = 0; i < m->weights.count && !status; i++) {
         if (!marked[i]) continue;
         status = qkv_adapter_check_target(m, &m->weights.list[i]);
-        (*adapted)[(*count)++] =
-            (struct qkv_adapted){i, settings->rank, (float)qkv_adapter_scale(settings, settings->alpha, settings->rank)};
+        (*adapted)[(*count)++] = (struct qkv_adapted){
+            i, settings->rank, (float)qkv_adapter_scale(settings, settings->alpha, settings->rank)};
     }
     free(copy);
     free(marked);

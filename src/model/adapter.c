@@ -20,8 +20,9 @@ enum qkv_status qkv_model_check_plain(const struct qkv_model *m, const char *wha
  * not layers of a transformer. */
 bool qkv_adapter_fits(const struct qkv_weight *weight) {
     static const enum qkv_role roles[] = {
-        QKV_ROLE_ATTN_Q,   QKV_ROLE_ATTN_K,  QKV_ROLE_ATTN_V,  QKV_ROLE_ATTN_O,  QKV_ROLE_ATTN_Q_A, QKV_ROLE_ATTN_Q_B,
-        QKV_ROLE_CROSS_Q,  QKV_ROLE_CROSS_K, QKV_ROLE_CROSS_V, QKV_ROLE_CROSS_O, QKV_ROLE_FFN_GATE, QKV_ROLE_FFN_UP,
+        QKV_ROLE_ATTN_Q,   QKV_ROLE_ATTN_K,      QKV_ROLE_ATTN_V,    QKV_ROLE_ATTN_O,
+        QKV_ROLE_ATTN_Q_A, QKV_ROLE_ATTN_Q_B,    QKV_ROLE_CROSS_Q,   QKV_ROLE_CROSS_K,
+        QKV_ROLE_CROSS_V,  QKV_ROLE_CROSS_O,     QKV_ROLE_FFN_GATE,  QKV_ROLE_FFN_UP,
         QKV_ROLE_FFN_DOWN, QKV_ROLE_SHARED_GATE, QKV_ROLE_SHARED_UP, QKV_ROLE_SHARED_DOWN};
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (weight->role == roles[i]) return qkv_weight_only_multiplied(weight);

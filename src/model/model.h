@@ -185,8 +185,8 @@ struct qkv_model {
     struct qkv_model_parts parts;
     /* Page types of caches that begin from now on; NULL: the usual ones. */
     struct qkv_page_types cache_types;
-    struct qkv_arena arena;     /* weights, then tables */
-    struct qkv_arena gradients; /* base NULL until the first training pass */
+    struct qkv_arena arena;                   /* weights, then tables */
+    struct qkv_arena gradients;               /* base NULL until the first training pass */
     struct qkv_weights weights;               /* with an adapter, those of the adapter: what learns and is saved */
     struct qkv_model_adapter *adapter;        /* has the model's own weights then (qkv_model_base); NULL: none */
     struct qkv_model_file file;               /* owner NULL: all weights are in memory, in fp32 */
@@ -219,10 +219,10 @@ struct qkv_adapted {
     float scale;
 };
 struct qkv_model_adapter {
-    struct qkv_weights base;     /* the model's own weights, all frozen */
-    bool *learned;               /* (base.count): which of them were trainable before */
-    struct qkv_arena arena;      /* of its numbers */
-    struct qkv_adapter *list;    /* of adapted operands */
+    struct qkv_weights base;  /* the model's own weights, all frozen */
+    bool *learned;            /* (base.count): which of them were trainable before */
+    struct qkv_arena arena;   /* of its numbers */
+    struct qkv_adapter *list; /* of adapted operands */
     size_t count;
     struct qkv_adapter_part *parts; /* of all operands */
     struct qkv_tensor **operands;

@@ -225,8 +225,8 @@ static struct qkv_tensor *linear_adapter_x(const struct qkv_node *node) {
 }
 
 /* An operand with an adapter: both terms are added in fp32, then stored as the output is. */
-static enum qkv_status linear_forward_adapter(struct qkv_tape *tape, struct qkv_node *node,
-                                              struct qkv_linear_rows rows, struct qkv_epilogue epilogue) {
+static enum qkv_status linear_forward_adapter(struct qkv_tape *tape, struct qkv_node *node, struct qkv_linear_rows rows,
+                                              struct qkv_epilogue epilogue) {
     struct qkv_tensor *weight = node->inputs[WEIGHT], *x = linear_adapter_x(node);
     const struct qkv_tensor *y = node->output;
     const struct qkv_adapter *adapter = weight->operand.adapter;

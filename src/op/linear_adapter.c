@@ -82,8 +82,7 @@ static enum qkv_status adapter_down(struct qkv_tape *tape, const struct qkv_adap
                                           .M = N,
                                           .N = rank,
                                           .K = part->b.rows};
-    const enum qkv_status status =
-        qkv_operand_product_back(tape, &part->b)->multiply(tape->ctx, tape->arena, &call);
+    const enum qkv_status status = qkv_operand_product_back(tape, &part->b)->multiply(tape->ctx, tape->arena, &call);
     if (!status) qkv_scale_floats(tape->ctx, du, false, du, part->scale, N * rank);
     return status;
 }

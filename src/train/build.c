@@ -151,17 +151,17 @@ static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec
     const struct qkv_train_options *o = &t->options;
     const size_t T = t->data.T ? t->data.T : (size_t)spec->context;
     const bool windows = t->data.dataset->reads == QKV_READS_TEXT; /* whose shape is known before they are opened */
-    struct qkv_train_shapes shapes = {
-        .B = windows ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate) : t->data.B,
-        .T = T,
-        .train_B = windows || t->data.B ? qkv_parts_most(t->ctx, o, (size_t)o->batch) : 0,
-        .source_T = t->data.source_T ? t->data.source_T : qkv_spec_source_length(spec, T),
-        .train = t->data.lines.shapes,
-        .valid = t->data.lines.validation_shapes,
-        .train_count = t->data.lines.shape_count,
-        .valid_count = t->data.lines.validation_shape_count,
-        .levels = build_levels(t),
-        .validates = qkv_train_validates(&t->options)};
+    struct qkv_train_shapes shapes = {.B = windows ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate)
+                                                   : t->data.B,
+                                      .T = T,
+                                      .train_B = windows || t->data.B ? qkv_parts_most(t->ctx, o, (size_t)o->batch) : 0,
+                                      .source_T = t->data.source_T ? t->data.source_T : qkv_spec_source_length(spec, T),
+                                      .train = t->data.lines.shapes,
+                                      .valid = t->data.lines.validation_shapes,
+                                      .train_count = t->data.lines.shape_count,
+                                      .valid_count = t->data.lines.validation_shape_count,
+                                      .levels = build_levels(t),
+                                      .validates = qkv_train_validates(&t->options)};
     const struct qkv_model *loaded = o->lora ? t->origin ? t->origin : t->model : NULL;
     if (loaded) shapes.taken = loaded->arena.peak - loaded->arena.discarded;
     return qkv_train_memory(t->ctx, spec, o, &shapes, t->fresh);
@@ -191,7 +191,7 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status && t->data.dataset->reads != QKV_READS_TEXT)
         status = check_memory(t, spec); /* lines and examples, whose shapes are known now */
     if (t->options.lora) t->data.origin = NULL;
-    if (!status && !t->options.lora)    /* the first use of the model's memory */
+    if (!status && !t->options.lora) /* the first use of the model's memory */
         status = qkv_weights_start(&t->model->weights, (uint64_t)t->options.seed);
     if (!status && t->origin) status = qkv_origin_copy(t);
     if (!status && !t->fresh)

@@ -1,5 +1,5 @@
-/* lora: training of an adapter (option lora). The trainer's model is that of option from, whose weights stay as its file
- * has them; the run's folder has the adapter, and where the model is. */
+/* lora: training of an adapter (option lora). The trainer's model is that of option from, whose weights stay as its
+ * file has them; the run's folder has the adapter, and where the model is. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +18,8 @@ enum qkv_status qkv_lora_check(struct qkv_context *ctx, const struct qkv_train_o
     if (!o->from)
         return qkv_fail(ctx, QKV_ARGUMENT, "lora trains an adapter of a model; say which one with option from");
     if (!other) return QKV_OK;
-    return qkv_fail(ctx, QKV_ARGUMENT, "lora keeps the model as it is, so option %s has no place beside it; leave it out",
-                    other);
+    return qkv_fail(ctx, QKV_ARGUMENT,
+                    "lora keeps the model as it is, so option %s has no place beside it; leave it out", other);
 }
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
@@ -48,10 +48,11 @@ static enum qkv_status lora_check_spec(struct qkv_trainer *t, const struct qkv_s
                         "the data have other labels than %s, whose head an adapter keeps; train the model without lora",
                         t->options.from);
     if (spec->vocab == own->vocab && spec->source_vocab == own->source_vocab) return QKV_OK;
-    return qkv_fail(t->ctx, QKV_SPEC,
-                    "the data need tokens that %s does not have, and an adapter adds none (vocab %d, not %d); train the "
-                    "model without lora",
-                    t->options.from, spec->vocab, own->vocab);
+    return qkv_fail(
+        t->ctx, QKV_SPEC,
+        "the data need tokens that %s does not have, and an adapter adds none (vocab %d, not %d); train the "
+        "model without lora",
+        t->options.from, spec->vocab, own->vocab);
 }
 
 static enum qkv_status lora_note(struct qkv_trainer *t) {
@@ -62,8 +63,9 @@ static enum qkv_status lora_note(struct qkv_trainer *t) {
     for (size_t i = 0; i < a->base.count; i++) all += a->base.list[i].rows * a->base.list[i].columns;
     const struct qkv_weight *stored = qkv_weights_stored(&a->base);
     return qkv_trainer_add_note(
-        t, "%zu numbers learn, those of the adapters of %zu matrices; the %zu numbers of %s stay as they are%s%s", numbers,
-        a->part_count, all, t->options.from, stored ? ", in " : "", stored ? qkv_types[stored->array.dtype]->name : "");
+        t, "%zu numbers learn, those of the adapters of %zu matrices; the %zu numbers of %s stay as they are%s%s",
+        numbers, a->part_count, all, t->options.from, stored ? ", in " : "",
+        stored ? qkv_types[stored->array.dtype]->name : "");
 }
 
 enum qkv_status qkv_lora_build(struct qkv_trainer *t, const struct qkv_spec *spec) {

@@ -185,7 +185,7 @@ enum qkv_status qkv_origin_copy(struct qkv_trainer *trainer);
 
 /* ---- training an adapter (lora.c) -------------------------------------------------------------------------------- */
 
-/* Checks the option lora: its settings, and the options beside it. QKV_ARGUMENT */
+/* Checks the option lora: its settings, and that no other option contradicts it. QKV_ARGUMENT */
 enum qkv_status qkv_lora_check(struct qkv_context *ctx, const struct qkv_train_options *options);
 /* The trainer's model: that of option from, which is loaded again when a run goes on, with an adapter. Its spec must be
  * that of the run, apart from the context. */
