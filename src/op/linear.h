@@ -1,5 +1,5 @@
-/* The three products of a linear layer, for operators that fuse more around them (cross-entropy). linear.c has the
- * shapes. */
+/* The three products of a linear layer (linear_products.c), for operators that fuse more around them (cross-entropy).
+ * linear.c has the shapes. */
 #ifndef QKV_LINEAR_H
 #define QKV_LINEAR_H
 
