@@ -129,7 +129,7 @@ enum qkv_status qkv_model_adapt(struct qkv_model *m, const struct qkv_adapted *a
     enum qkv_status status = adapter_check(m);
     if (status) return status;
     struct qkv_model_adapter *a = qkv_allocate(m->ctx, 1, sizeof *a);
-    struct qkv_weights list = {.ctx = m->ctx, .product = qkv_model_product(m)};
+    struct qkv_weights list = {.ctx = m->ctx, .product = m->weights.product};
     if (!a) return QKV_MEMORY;
     status = adapter_take(m->ctx, adapted, count, settings, m->weights.count, a);
     if (!status) status = adapter_list(&m->weights, a, &list);

@@ -47,7 +47,8 @@ try 0 "$QKV" eval published --adapter named --data other.txt
 bad() { # bad CODE LORA PATTERN [OPTIONS]
     local code=$1 text=$2 pattern=$3
     shift 3
-    refuse "$code" "$pattern" "$QKV" train --from base --data other.txt --lora "$text" --warmup 0 --steps 2 --out bad "$@"
+    refuse "$code" "$pattern" "$QKV" train --from base --data other.txt --lora "$text" --warmup 0 --steps 2 --out bad \
+        "$@"
     [ -e bad ] && fail "$text has left a folder"
 }
 bad 2 rank=0 'rank is "0"'
@@ -56,8 +57,10 @@ bad 1 rank=4,targets=nothing 'no weight of the model has the name nothing'
 bad 1 targets=embed.token 'cannot have an adapter'
 bad 2 rank=4 '--dropout has no place' --dropout 0.1
 bad 2 rank=4 '--new-head has no place' --new-head
-refuse 1 'holds several weights in one matrix' "$QKV" train --from published --data other.txt --lora targets=q --warmup 0 --steps 2 --out bad
-refuse 2 'which one with --from' "$QKV" train --spec spec.json --data other.txt --lora rank=4 --warmup 0 --steps 2 --out bad
+refuse 1 'holds several weights in one matrix' \
+    "$QKV" train --from published --data other.txt --lora targets=q --warmup 0 --steps 2 --out bad
+refuse 2 'which one with --from' \
+    "$QKV" train --spec spec.json --data other.txt --lora rank=4 --warmup 0 --steps 2 --out bad
 refuse 1 'has an adapter and no model' "$QKV" generate whole --prompt to
 refuse 1 'adapter_config.json' "$QKV" generate base --adapter base --prompt to
 # another model, of the same shapes and of others
