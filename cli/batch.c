@@ -54,6 +54,7 @@ static const struct cli_option options[] = {
                      .high = INT64_MAX, .before = "0"),
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress", .subject = "output"},
     CLI_JSON(struct arguments, "what was done"),
+    CLI_ADAPTER(struct arguments),
     CLI_MODEL(struct arguments),
     CLI_CACHE(struct arguments),
 };

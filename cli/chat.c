@@ -52,6 +52,7 @@ static const struct cli_option options[] = {
     CLI_SAMPLING(struct arguments),
     CLI_RULES(struct arguments, rules),
     CLI_ANSWER(struct arguments),
+    CLI_ADAPTER(struct arguments),
     CLI_MODEL(struct arguments),
     CLI_CACHE(struct arguments),
 };
@@ -207,7 +208,7 @@ static int chat_run(const void *values, const char *const *words, size_t count) 
     struct arguments a = *(const struct arguments *)values;
     struct cli_chat chat = {0};
     struct qkv_constraint *constraint = NULL; /* of each answer */
-    char *talks = NULL; /* of --input */
+    char *talks = NULL;                       /* of --input */
     size_t size = 0;
     const bool terminal = !a.input && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     if (!count) return cli_usage("chat: name a model: %s chat MODEL", cli_program);

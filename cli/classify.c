@@ -39,6 +39,7 @@ static const struct cli_option options[] = {
              "classes; for words, a line for each sentence",
      .subject = "output"},
     CLI_LONG(struct arguments, "lines"),
+    CLI_ADAPTER(struct arguments),
     CLI_MODEL(struct arguments),
 };
 

@@ -228,7 +228,7 @@ void cli_print_help(const struct cli_command *command);
 
 struct cli_common {
     int64_t threads;
-    const char *isa, *precision, *cache;
+    const char *isa, *precision, *cache, *adapter;
     bool ignore_memory, ignore_digest, map;
 };
 /* Rows for the option table of a command whose struct `type` has `struct cli_common common`. In a help
@@ -269,6 +269,12 @@ struct cli_common {
 /* All of these, for commands that load a model and run it. */
 #define CLI_MODEL(type)                                                                                                \
     CLI_COMMON(type), CLI_PRECISION(type), CLI_MAP(type), CLI_IGNORE_MEMORY(type), CLI_IGNORE_DIGEST(type)
+/* For commands that use a trained model. */
+#define CLI_ADAPTER(type)                                                                                              \
+    {                                                                                                                  \
+        CLI_MODEL_READ, 0, "adapter", "FOLDER", offsetof(type, common.adapter),                                        \
+            .help = "adapter of the model (LoRA): the folder of a run with --lora, or of PEFT", .before = "none"       \
+    }
 /* Ends of "--name has no effect: ..." that several commands use. */
 #define CLI_WHY_FOLDER "a folder has its own model; it is for --preset and --spec"
 #define CLI_WHY_FRESH  "a fresh model has no weights to check; it is for model folders"

@@ -54,6 +54,7 @@ static const struct cli_option options[] = {
     {CLI_TEXT, 0, "long", "NAME", offsetof(struct arguments, long_lines), .choice = cli_choose_long,
      .help = "rule for lines with more tokens than the model's context: {} (the part that is kept)",
      .before = "error; keep-start if the model has a modules.json", .subject = "input"},
+    CLI_ADAPTER(struct arguments),
     CLI_MODEL(struct arguments),
 };
 

@@ -52,6 +52,7 @@ static const struct cli_option options[] = {
     {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), .help = "print the results as JSON",
      .subject = "output"},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress", .subject = "output"},
+    CLI_ADAPTER(struct arguments),
     CLI_MODEL(struct arguments),
     CLI_CACHE(struct arguments),
 };
@@ -360,8 +361,9 @@ static int eval_check(const struct arguments *a) {
 }
 
 /* Checks that an opened model and its largest batch fit into the memory before its weights are read, and fills it. */
-static int eval_fill(struct qkv_context *ctx, const struct arguments *a, const char *folder,
-                     struct qkv_opening *opening, const struct qkv_model *against, struct qkv_model **model) {
+static int eval_fill(struct qkv_context *ctx, const struct arguments *a, const struct cli_common *common,
+                     const char *folder, struct qkv_opening *opening, const struct qkv_model *against,
+                     struct qkv_model **model) {
     struct qkv_use_options use = {.size = sizeof use,
                                   .batch = (size_t)a->batch,
                                   .context = (size_t)a->context,
@@ -374,7 +376,7 @@ static int eval_fill(struct qkv_context *ctx, const struct arguments *a, const c
                             : QKV_USE_EVALUATE_EXAMPLES;
     use.file = a->pairs ? a->pairs : a->labeled ? a->labeled : a->examples;
     if (qkv_opening_check_use(opening, &use)) return cli_broken(ctx);
-    return cli_load_opened(&a->common, ctx, folder, opening, model);
+    return cli_load_opened(common, ctx, folder, opening, model);
 }
 
 /* Opens the model, and the other one if there is one, each in its own precision; then fills them. */
@@ -383,8 +385,11 @@ static int eval_load(struct qkv_context *ctx, const struct arguments *a, const c
     struct qkv_opening *first = NULL, *second = NULL;
     int code = cli_open_model(&a->common, ctx, folder, &first);
     if (code == CLI_DONE && a->against) code = cli_open_model(&a->common, ctx, a->against, &second);
-    if (code == CLI_DONE) code = eval_fill(ctx, a, folder, first, second ? qkv_opening_plan(second) : NULL, model);
-    if (code == CLI_DONE && second) code = eval_fill(ctx, a, a->against, second, *model, other);
+    struct cli_common plain = a->common; /* an adapter is the first one's */
+    plain.adapter = NULL;
+    if (code == CLI_DONE)
+        code = eval_fill(ctx, a, &a->common, folder, first, second ? qkv_opening_plan(second) : NULL, model);
+    if (code == CLI_DONE && second) code = eval_fill(ctx, a, &plain, a->against, second, *model, other);
     qkv_opening_free(first);
     qkv_opening_free(second);
     return code;

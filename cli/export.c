@@ -27,6 +27,7 @@ static const struct cli_option options[] = {
      .help = "model folder to write; with --to gguf, the file"},
     {CLI_FOLDER, 0, "output", "FOLDER", offsetof(struct arguments, out), .help = "older name of --out"},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress", .subject = "output"},
+    CLI_ADAPTER(struct arguments),
     CLI_JSON(struct arguments, "what was written"),
     CLI_FORCE(struct arguments),
     CLI_IGNORE_MEMORY(struct arguments),
@@ -161,6 +162,8 @@ static int export_run(const void *values, const char *const *words, size_t count
     if (!code && (qkv_model_open(ctx, words[0], NULL, &opening) || qkv_opening_check_use(opening, &use) ||
                   qkv_model_fill(opening, &model)))
         code = cli_broken(ctx);
+    if (!code && a->common.adapter && (qkv_adapter_load(model, a->common.adapter) || qkv_adapter_merge(model)))
+        code = cli_broken(ctx);
     qkv_opening_free(opening);
     if (!code && export_to(a, "gguf"))
         code = cli_gguf_write(
@@ -183,7 +186,8 @@ const struct cli_command *cli_export(void) {
         .summary = "write a model in f16 or bf16, as a Hugging Face folder, or as GGUF",
         .usage = "RUN --dtype bf16 --out FOLDER [--force]\n"
                  "RUN --to huggingface [--family TYPE] --dtype bf16 --out FOLDER [--force]\n"
-                 "RUN --to gguf [--family TYPE] [--dtype f16] --out FILE.gguf [--force]",
+                 "RUN --to gguf [--family TYPE] [--dtype f16] --out FILE.gguf [--force]\n"
+                 "RUN --adapter FOLDER --dtype f32 --out FOLDER [--force]",
         .description =
             "Writes config.json, the tokenizers, the labels and model.safetensors of a model or run into a folder, "
             "with all matrices rounded to another number format. Commands that run this model map the file into memory "
@@ -198,11 +202,15 @@ const struct cli_command *cli_export(void) {
             "the "
             "family's architecture, all matrices in the type of --dtype (f32 without it), vectors and small tables in "
             "f32. A model that no architecture can express is written as architecture qkv, which only qkv opens. qkv "
-            "quantize mixes types.",
+            "quantize mixes types.\n\n"
+            "With --adapter the adapter is merged: the product of its two matrices is added to each matrix that it "
+            "adapts, in fp32, and the sums are rounded to the format of --dtype, whatever format they had. The other "
+            "matrices are converted from the format that they have.",
         .examples = "qkv export run/ --dtype bf16 --out small/\n"
                     "qkv generate small/ --prompt \"Once\"\n"
                     "qkv export run/ --to huggingface --dtype bf16 --out run-hf/\n"
-                    "qkv export run/ --to gguf --dtype f16 --out run.gguf",
+                    "qkv export run/ --to gguf --dtype f16 --out run.gguf\n"
+                    "qkv export run/ --adapter adapter/ --dtype f32 --out merged/",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
         .rules = rules,

@@ -19,6 +19,7 @@ static const struct cli_option options[] = {
      .help = "number of tokens to print for each mask, likeliest first", .low = 1, .high = 1 << 30},
     CLI_JSON(struct arguments, "the masks and their tokens"),
     CLI_LONG(struct arguments, "a text"),
+    CLI_ADAPTER(struct arguments),
     CLI_MODEL(struct arguments),
 };
 

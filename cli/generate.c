@@ -63,6 +63,7 @@ static const struct cli_option options[] = {
      .subject = "length"},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet),
      .help = "write only the continuation: no prompt, no statistics", .subject = "output"},
+    CLI_ADAPTER(struct arguments),
     CLI_MODEL(struct arguments),
     CLI_CACHE(struct arguments),
 };
@@ -78,8 +79,7 @@ static const struct cli_rule rules[] = {
     {"prompt prompt-file ids", answers, "the prompt is the talk of --chat"},
     {"system", answers_nothing, "the system speaks in talks; add --chat TEXT"},
     {"samples count temp top-k top-p min-p repeat-penalty repeat-last seed stop end answer " CLI_RULES_NAMES,
-     makes_nothing,
-     "-n 0 makes no tokens"},
+     makes_nothing, "-n 0 makes no tokens"},
     {"samples count top-k top-p min-p seed", is_greedy, "--temp 0 always takes the likeliest token"},
     {"samples count temp top-p min-p seed", always_likeliest, "--top-k 1 always takes the likeliest token"},
     {"repeat-last", has_no_penalty, "there is no penalty; add --repeat-penalty X"},

@@ -250,6 +250,7 @@ char *cli_model_folder(const char *path, const char **checkpoint) {
 int cli_load_opened(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
                     struct qkv_opening *opening, struct qkv_model **model) {
     if (qkv_model_fill(opening, model)) return cli_broken(ctx);
+    if (common->adapter && qkv_adapter_load(*model, common->adapter)) return cli_broken(ctx);
     if (qkv_model_own_precision(*model) != QKV_FP32) cli_say_emulated(ctx, cli_asks_record(common) ? folder : NULL);
     if (qkv_model_warning(*model)) cli_say("warning: %s", qkv_model_warning(*model));
     if (qkv_model_mapped(*model) && !common->map)

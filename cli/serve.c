@@ -85,6 +85,7 @@ static const struct cli_option options[] = {
               .help = "a line for each request on standard error: {}", .subject = "output"),
     CLI_JSON(struct cli_serve_options, "the address, the models and their memory"),
     CLI_SAMPLING_WITHOUT_SEED(struct cli_serve_options),
+    CLI_ADAPTER(struct cli_serve_options),
     CLI_MODEL(struct cli_serve_options),
     CLI_CACHE(struct cli_serve_options),
 };
@@ -160,6 +161,8 @@ static int serve_names(struct cli_server *s) {
         return cli_usage("serve: --draft guesses for one model, and there are %zu", s->model_count);
     if (given->count > s->model_count)
         return cli_usage("serve: there are %zu names and %zu models", given->count, s->model_count);
+    if (s->model_count > 1 && s->options->common.adapter)
+        return cli_usage("serve: --adapter is for one model, and there are %zu", s->model_count);
     for (size_t i = 0; i < s->model_count; i++) {
         s->models[i].name = i < given->count ? strdup(given->items[i]) : served_name(s->models[i].path);
         if (!s->models[i].name) return cli_failed("out of memory");

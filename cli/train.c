@@ -135,7 +135,9 @@ static int train_interrupted(struct qkv_trainer *trainer, struct cli_progress *p
 /* Prints a command that uses what was trained. */
 static void train_suggest(struct cli_progress *progress, const char *folder, const struct qkv_train_options *options,
                           bool words) {
-    if (options->pairs)
+    if (options->lora)
+        cli_progress_line(progress, "it is used with its model: %s --adapter %s", options->from, folder);
+    else if (options->pairs)
         cli_progress_line(progress, "try: %s translate %s \"a source\"", cli_program, folder);
     else if (options->labeled)
         cli_progress_line(progress, "try: %s classify %s \"a %s\"", cli_program, folder, words ? "sentence" : "text");
@@ -167,8 +169,12 @@ static void train_conclude(struct cli_progress *progress, const struct cli_train
     cli_progress_line(progress, "\n%lld steps done in %s%s%s%s", (long long)r->steps,
                       cli_seconds(time, r->seconds > before ? r->seconds - before : 0), start, best, early);
     const bool tokenizer = qkv_model_tokenizer(qkv_trainer_model(trainer)) != NULL;
-    cli_progress_line(progress, "  model       %s%s" QKV_WEIGHTS_FILE " (with " QKV_CONFIG_FILE "%s)", folder, slash,
-                      tokenizer ? " and " QKV_TOKENIZER_FILE : "");
+    if (options->lora)
+        cli_progress_line(progress, "  adapter     %s%s" QKV_ADAPTER_WEIGHTS_FILE " (with " QKV_ADAPTER_CONFIG_FILE ")",
+                          folder, slash);
+    else
+        cli_progress_line(progress, "  model       %s%s" QKV_WEIGHTS_FILE " (with " QKV_CONFIG_FILE "%s)", folder,
+                          slash, tokenizer ? " and " QKV_TOKENIZER_FILE : "");
     cli_progress_line(progress, "  log         %s%s" QKV_LOG_FILE, folder, slash);
     cli_progress_line(progress, "  checkpoint  %s%s" QKV_CHECKPOINT_FILE, folder, slash);
     train_suggest(progress, folder, options,
@@ -357,6 +363,7 @@ const struct cli_command *cli_train(void) {
                     "qkv train --preset tiny-lm --lines toy.txt --out lm/\n"
                     "qkv train --from run/ --data other.txt --rate 1e-4 --out tuned/\n"
                     "qkv train --from gpt2/ --data book.txt --freeze '*embed*' --rates '*.layers.?.*=0.1' --out mine/\n"
+                    "qkv train --from run/ --lora rank=8,targets=q,v --data other.txt --out adapter/\n"
                     "qkv train --from enc/ --new-head --labeled train.tsv --out topic/\n"
                     "qkv train --from enc/ --new-head --task classify_tokens --labeled train.conll --out tagger/\n"
                     "qkv train --spec run/config.json --config run/train.json --seed 2 --out second/\n"

@@ -59,6 +59,7 @@ static const struct cli_option options[] = {
     CLI_LONG(struct arguments, "lines"),
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress and no statistics",
      .subject = "output"},
+    CLI_ADAPTER(struct arguments),
     CLI_MODEL(struct arguments),
     CLI_CACHE(struct arguments),
 };

@@ -57,6 +57,7 @@
 #include "qkv/keys.h"       /* the keys of a spec in words */
 #include "qkv/model.h"      /* weights, costs */
 #include "qkv/published.h"  /* published models of others */
+#include "qkv/adapter.h"    /* adapters of models (LoRA) */
 #include "qkv/pass.h"       /* forward and backward over a batch */
 #include "qkv/constrain.h"  /* texts of a given form: JSON, regular expressions, choices */
 #include "qkv/generate.h"   /* sessions, sampling, generation */

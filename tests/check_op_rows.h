@@ -1,46 +1,8 @@
-/* check_op_rows.h: gradients against directional differences, and checks of the operators that choose, pool or move
- * rows. */
+/* check_op_rows.h: checks of the operators that choose, pool or move rows. */
 #ifndef QKV_CHECK_OP_ROWS_H
 #define QKV_CHECK_OP_ROWS_H
 
 #include "op_fixture.h"
-
-/* Along a random direction of all leaves, the gradient's slope against a fourth-order central difference. */
-static void compare_slopes(struct fixture *f, build *make, double (*value)(struct fixture *, build *, bool)) {
-    float *direction[LEAVES], *at[LEAVES];
-    value(f, make, true);
-    double slope = 0, scale = 0;
-    for (size_t l = 0; l < f->leaf_count; l++) {
-        size_t n = f->leaves[l].rows * f->leaves[l].columns;
-        direction[l] = malloc((n + 1) * sizeof(float));
-        at[l] = malloc((n + 1) * sizeof(float));
-        memcpy(at[l], f->values[l], n * sizeof(float));
-        test_fill(&f->random, direction[l], n, 1);
-        for (size_t i = 0; i < n; i++) {
-            slope += (double)direction[l][i] * (double)f->leaves[l].learning.gradient[i];
-            scale += (double)f->leaves[l].learning.gradient[i] * (double)f->leaves[l].learning.gradient[i];
-        }
-    }
-    static const double steps[4] = {-2, -1, 1, 2}, weights[4] = {1.0 / 12, -8.0 / 12, 8.0 / 12, -1.0 / 12};
-    double h = 4e-3, difference = 0;
-    for (int s = 0; s < 4; s++) {
-        for (size_t l = 0; l < f->leaf_count; l++) {
-            for (size_t i = 0; i < f->leaves[l].rows * f->leaves[l].columns; i++) {
-                f->values[l][i] = (float)((double)at[l][i] + steps[s] * h * (double)direction[l][i]);
-            }
-        }
-        difference += weights[s] * value(f, make, false) / h;
-    }
-    double tolerance = 2e-3 * sqrt(scale) + 1e-3;
-    if (!(fabs(slope - difference) <= tolerance)) {
-        fail_msg("slope %.6f by the gradient, %.6f by differences (norm %.3f)", slope, difference, sqrt(scale));
-    }
-    for (size_t l = 0; l < f->leaf_count; l++) {
-        memcpy(f->values[l], at[l], f->leaves[l].rows * f->leaves[l].columns * sizeof(float));
-        free(direction[l]);
-        free(at[l]);
-    }
-}
 
 static void check(struct fixture *f, build *make) {
     compare_slopes(f, make, evaluate);

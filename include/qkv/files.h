@@ -26,6 +26,10 @@
 #define QKV_DENSE_LIST(X)        X("2_Dense") X("3_Dense") X("4_Dense") X("5_Dense")
 #define QKV_DENSE_FILES_(folder) folder "/" QKV_CONFIG_FILE, folder "/" QKV_WEIGHTS_FILE,
 
+/* An adapter, in the format of PEFT. */
+#define QKV_ADAPTER_CONFIG_FILE  "adapter_config.json"
+#define QKV_ADAPTER_WEIGHTS_FILE "adapter_model.safetensors"
+
 /* More files of a run. */
 #define QKV_TRAIN_FILE      "train.json"
 #define QKV_CHECKPOINT_FILE "checkpoint.safetensors"
@@ -105,6 +109,13 @@
       "By those who published the model. qkv only reads it.", "No: without it the weights are not found.")
 /* More files of a run. */
 #define QKV_RUN_BEGIN_LIST_(X)                                                                                         \
+    X(QKV_ADAPTER_CONFIG_FILE,                                                                                         \
+      "The settings of an adapter: rank, scale, the adapted weights, and where the model is.",                         \
+      "With adapter_model.safetensors, by a run that trains an adapter (lora).",                                       \
+      "No: without it the adapter cannot be read.")                                                                    \
+    X(QKV_ADAPTER_WEIGHTS_FILE, "The weights of an adapter. In a run: those of the best evaluation so far.",           \
+      "By each evaluation that is the best so far, in a run that trains an adapter (lora).",                           \
+      "No: without it there is no adapter.")                                                                           \
     X(QKV_TRAIN_FILE,                                                                                                  \
       "The options of the run with their defaults, and facts about its data: files, hashes, numbers of tokens.",       \
       "When the run begins, and when it is resumed with another option.", "No: without it the run cannot be resumed.") \

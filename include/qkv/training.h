@@ -184,7 +184,11 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(COUNT, keep, 1, "saving",                                                                                        \
       "number of latest checkpoints to keep: earlier ones as checkpoint-STEP.safetensors; more than 1 also keeps "     \
       "the best one as checkpoint-best.safetensors; RUN/FILE names one to resume, or as a model")                      \
-    X(REAL, decay_share, 0.2, "optimizer", "schedule wsd: share of the steps in which the rate falls to min_rate")
+    X(REAL, decay_share, 0.2, "optimizer", "schedule wsd: share of the steps in which the rate falls to min_rate")     \
+    X(TEXT, lora, NULL, "trained model",                                                                               \
+      "with from: train an adapter (LoRA) and keep the model as it is: rank=16,alpha=32,rslora=true,dropout=0.1,"      \
+      "targets=q,v in any order; a target is the last part of a name, here or in the model's family, or all-linear; "  \
+      "the defaults are rank=16, alpha=2*rank, dropout=0, targets=all-linear")
 #define QKV_TRAIN_FIELD_TEXT(name)  const char *name;
 #define QKV_TRAIN_FIELD_REAL(name)  double name;
 #define QKV_TRAIN_FIELD_COUNT(name) int64_t name;

@@ -80,7 +80,8 @@ enum qkv_status qkv_folder_write(struct qkv_model *m, const char *folder) {
 /* Writes a new folder and then replaces the old one by it. */
 static enum qkv_status write_whole(struct qkv_model *m, const char *folder, const struct qkv_type *format) {
     struct qkv_replace_folder replace;
-    enum qkv_status status = qkv_replace_folder_begin(m->ctx, folder, &replace);
+    enum qkv_status status = qkv_model_check_plain(m, "it is saved");
+    if (!status) status = qkv_replace_folder_begin(m->ctx, folder, &replace);
     if (status) return status;
     status = write_folder(m, replace.temporary, format);
     if (!status) return qkv_replace_folder_commit(&replace);

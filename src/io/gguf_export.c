@@ -357,6 +357,7 @@ enum qkv_status qkv_model_export_gguf(struct qkv_model *m, const struct qkv_gguf
     QKV_NEED(qkv_call, path);
     struct qkv_gguf_options all;
     enum qkv_status status = options_take(m->ctx, options, &all);
+    if (!status) status = qkv_model_check_plain(m, "it is exported");
     if (status) return status;
     if (m->planned) return qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");
     struct qkv_gguf_export e = {.ctx = m->ctx,

@@ -14,6 +14,7 @@ enum qkv_status qkv_importance_create(struct qkv_model *model, struct qkv_import
     QKV_NEED(qkv_call, model);
     struct qkv_context *ctx = model->ctx;
     if (model->planned) return qkv_fail(ctx, QKV_ARGUMENT, "a planned model computes nothing that could be measured");
+    if (qkv_model_check_plain(model, "its inputs are measured")) return QKV_ARGUMENT;
     if (ctx->inputs)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "the context measures the inputs of a model already; free that importance first");

@@ -10,16 +10,31 @@
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
+/* The folder has no weights, or an adapter alone. */
+static enum qkv_status own_fail(struct qkv_opening *o) {
+    const char *folder = o->place.folder;
+    bool adapter = false;
+    char *path = qkv_join_path(o->ctx, folder, QKV_ADAPTER_WEIGHTS_FILE);
+    enum qkv_status status = path ? qkv_file_find(o->ctx, path, &adapter) : QKV_MEMORY;
+    free(path);
+    if (status) return status;
+    return adapter
+               ? qkv_fail(
+                     o->ctx, QKV_FILE,
+                     "%s has an adapter and no model; open the model that it belongs to, which " QKV_ADAPTER_CONFIG_FILE
+                     " names, with the adapter (option adapter)",
+                     folder)
+               : qkv_fail(o->ctx, QKV_FILE,
+                          "%s has no model.safetensors; a training run writes it at its first evaluation", folder);
+}
+
 enum qkv_status qkv_own_open(struct qkv_opening *o) {
     struct qkv_tensors *tensors = NULL;
     bool found;
     if (o->state) return QKV_OK;
     char *config = qkv_join_path(o->ctx, o->place.folder, QKV_CONFIG_FILE);
     enum qkv_status status = config ? qkv_file_find(o->ctx, o->place.weights, &found) : QKV_MEMORY;
-    if (!status && !found)
-        status =
-            qkv_fail(o->ctx, QKV_FILE, "%s has no model.safetensors; a training run writes it at its first evaluation",
-                     o->place.folder);
+    if (!status && !found) status = own_fail(o);
     if (!status) status = qkv_spec_read(o->ctx, o->spec, config, NULL, 0);
     if (!status) status = qkv_tensors_open(o->ctx, o->place.weights, &tensors);
     o->state = tensors;

@@ -365,6 +365,7 @@ enum qkv_status qkv_model_export_published(struct qkv_model *m, const char *type
     struct qkv_family_config config = {0};
     const struct qkv_type *numbers;
     enum qkv_status status = qkv_format_find(m->ctx, format, &numbers);
+    if (!status) status = qkv_model_check_plain(m, "it is exported");
     if (!status && m->planned) status = qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");
     if (!status) status = qkv_folder_check_left(m, true, folder);
     if (!status) status = find_config(m, type, &config);

@@ -102,6 +102,7 @@ enum qkv_status qkv_model_costs(struct qkv_model *model, size_t batch, size_t co
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, costs);
     *costs = (struct qkv_costs){0};
+    if (qkv_model_check_plain(model, "its costs are measured")) return QKV_ARGUMENT;
     if (!model->planned) return qkv_fail(model->ctx, QKV_ARGUMENT, "costs need a planned model");
     enum qkv_status status = measure_weights(model, context, costs);
     if (status) return status;

@@ -36,6 +36,7 @@ static void clear_stack(struct qkv_stack *stack) {
 }
 
 static void model_clear(struct qkv_model *m) {
+    qkv_model_drop_adapter(m);
     qkv_model_drop_packed(m);
     qkv_weights_free(&m->weights);
     clear_stack(&m->encoder);
@@ -141,17 +142,27 @@ void qkv_model_close_file(struct qkv_model *m) {
     m->file = (struct qkv_model_file){0};
 }
 
+static enum qkv_status model_convert(struct qkv_model *m, bool adapted) {
+    struct qkv_weights *w = qkv_model_base(m);
+    qkv_arena_measure(m->ctx, &m->learned, "weights in fp32");
+    enum qkv_status status = qkv_weights_to_fp32(w, adapted, &m->learned);
+    if (!status) status = qkv_arena_create_numbers(m->ctx, &m->learned, m->learned.peak, "weights in fp32");
+    if (!status) status = qkv_weights_to_fp32(w, adapted, &m->learned);
+    if (!status && !qkv_weights_stored(w)) qkv_model_close_file(m);
+    return status;
+}
+
 enum qkv_status qkv_model_to_fp32(struct qkv_model *m) {
     enum qkv_status status = qkv_model_check_file(m);
     if (status || !m->file.owner) return status;
     status = qkv_model_check_own(m, "its weights cannot become fp32");
-    if (status) return status;
-    qkv_arena_measure(m->ctx, &m->learned, "weights in fp32");
-    status = qkv_weights_to_fp32(&m->weights, &m->learned);
-    if (!status) status = qkv_arena_create_numbers(m->ctx, &m->learned, m->learned.peak, "weights in fp32");
-    if (!status) status = qkv_weights_to_fp32(&m->weights, &m->learned);
-    if (!status) qkv_model_close_file(m);
-    return status;
+    if (!status) status = qkv_model_check_plain(m, "its weights become fp32");
+    return status ? status : model_convert(m, false);
+}
+
+enum qkv_status qkv_model_adapted_to_fp32(struct qkv_model *m) {
+    const enum qkv_status status = qkv_model_check_file(m);
+    return status || !m->file.owner ? status : model_convert(m, true);
 }
 
 enum qkv_status qkv_model_allocate(struct qkv_context *ctx, const struct qkv_spec *spec, struct qkv_model **out) {

@@ -155,6 +155,15 @@ enum qkv_status qkv_model_dense_apply(struct qkv_context *ctx, const struct qkv_
  * finite. */
 bool qkv_vector_normalize(float *x, size_t C, bool normalize);
 
+/* How the adapter of a model was made, as its file says. */
+struct qkv_adapter_settings {
+    size_t rank;
+    double alpha, dropout;
+    bool rank_stabilised;
+    char *targets; /* with commas between them */
+    char *base;    /* where the model is from; NULL: not known */
+};
+
 /* Who uses a model (share.c). qkv_model_share makes a struct of its own for another context, a copy: everything that
  * its pointers lead to belongs to the first one and is read-only. */
 struct qkv_model_sharing {
@@ -176,9 +185,10 @@ struct qkv_model {
     struct qkv_model_parts parts;
     /* Page types of caches that begin from now on; NULL: the usual ones. */
     struct qkv_page_types cache_types;
-    struct qkv_arena arena;     /* weights, then tables */
-    struct qkv_arena gradients; /* base NULL until the first training pass */
-    struct qkv_weights weights;
+    struct qkv_arena arena;                   /* weights, then tables */
+    struct qkv_arena gradients;               /* base NULL until the first training pass */
+    struct qkv_weights weights;               /* with an adapter, those of the adapter: what learns and is saved */
+    struct qkv_model_adapter *adapter;        /* has the model's own weights then (qkv_model_base); NULL: none */
     struct qkv_model_file file;               /* owner NULL: all weights are in memory, in fp32 */
     bool in_place;                            /* products read stored weights in the file: none is packed */
     struct qkv_arena learned;                 /* weights that qkv_model_to_fp32 has converted */
@@ -200,6 +210,39 @@ struct qkv_model {
     struct qkv_model_generation generation;
     struct qkv_model_pooling pooling;
 };
+
+/* ---- adapters (adapter.c) ---------------------------------------------------------------------------------------- */
+
+/* A weight that is adapted: its index in the list, and the rank and the scale of the product that is added to it. */
+struct qkv_adapted {
+    size_t weight, rank;
+    float scale;
+};
+struct qkv_model_adapter {
+    struct qkv_weights base;  /* the model's own weights, all frozen */
+    bool *learned;            /* (base.count): which of them were trainable before */
+    struct qkv_arena arena;   /* of its numbers */
+    struct qkv_adapter *list; /* of adapted operands */
+    size_t count;
+    struct qkv_adapter_part *parts; /* of all operands */
+    struct qkv_tensor **operands;
+    struct qkv_adapted *adapted; /* (part_count): of each part, by rising weight */
+    size_t part_count;
+    struct qkv_adapter_settings settings;
+};
+/* Gives a model a new adapter, with numbers if it is not planned: a random as `seed` says, b zero. `adapted` has rising
+ * weights, each of which qkv_adapter_fits. settings.targets is copied. Fails with QKV_ARGUMENT if the model has an
+ * adapter or is in use. */
+enum qkv_status qkv_model_adapt(struct qkv_model *model, const struct qkv_adapted *adapted, size_t count,
+                                const struct qkv_adapter_settings *settings, uint64_t seed);
+/* Takes the adapter away; the model is as it was before. */
+void qkv_model_drop_adapter(struct qkv_model *model);
+/* Whether products of linear layers alone read the weight, one at a time, so that an adapter can be added to it. */
+bool qkv_adapter_fits(const struct qkv_weight *weight);
+/* The model's own weights. */
+struct qkv_weights *qkv_model_base(const struct qkv_model *model);
+/* Fails with QKV_ARGUMENT if the model has an adapter; `what`: "exporting it". */
+enum qkv_status qkv_model_check_plain(const struct qkv_model *model, const char *what);
 
 /* ---- who uses a model (model_use.c; model.c frees it) ------------------------------------------------------------ */
 
@@ -277,6 +320,8 @@ enum qkv_status qkv_model_ready(struct qkv_model *model);
 enum qkv_status qkv_model_check_whole(const struct qkv_model *model);
 /* Converts weights of a mapped file to fp32 in memory, as training needs them, and closes the file. */
 enum qkv_status qkv_model_to_fp32(struct qkv_model *model);
+/* The same of operands that its adapter adapts. */
+enum qkv_status qkv_model_adapted_to_fp32(struct qkv_model *model);
 
 /* ---- positions (position.c, position_*.c) ------------------------------------------------------------------------ */
 

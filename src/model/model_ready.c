@@ -14,6 +14,7 @@ enum qkv_status qkv_model_prepare(struct qkv_model *m, bool backward) {
     if (m->sharing.first != m) return qkv_model_ready(m); /* the first one was prepared for all its shares */
     if (m->weights.product != product) {
         enum qkv_status status = qkv_weights_choose(&m->weights, product);
+        if (!status && m->adapter) status = qkv_weights_choose(&m->adapter->base, product);
         if (status) return status;
         qkv_model_drop_packed(m);
     }

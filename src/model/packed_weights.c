@@ -27,8 +27,8 @@ static bool packed_weights_multiplies(const struct qkv_model *m, const struct qk
 
 bool qkv_model_mapped(const struct qkv_model *m) {
     if (!m) return false;
-    for (size_t i = 0; i < m->weights.tensor_count && m->in_place; i++) {
-        const struct qkv_tensor *t = m->weights.tensors[i];
+    for (size_t i = 0; i < qkv_model_base(m)->tensor_count && m->in_place; i++) {
+        const struct qkv_tensor *t = qkv_model_base(m)->tensors[i];
         if (t->operand.stored.count && packed_weights_fit(m, t)) return true;
     }
     return false;
@@ -48,8 +48,8 @@ static enum qkv_status packed_weights_take(struct qkv_model *m, struct qkv_arena
 static enum qkv_status take_forward(struct qkv_model *m) {
     enum qkv_status status = QKV_OK;
     struct qkv_packed_weight *next = m->packed_weights;
-    for (size_t i = 0; i < m->weights.tensor_count && !status; i++) {
-        struct qkv_tensor *t = m->weights.tensors[i];
+    for (size_t i = 0; i < qkv_model_base(m)->tensor_count && !status; i++) {
+        struct qkv_tensor *t = qkv_model_base(m)->tensors[i];
         if (packed_weights_multiplies(m, t)) {
             t->operand.packed = next++;
             status =
@@ -100,26 +100,26 @@ enum qkv_status qkv_model_pack(struct qkv_model *m) {
     struct qkv_tensor *head = m->head_weight;
     enum qkv_status status = QKV_OK;
     if (m->planned || !m->packed_weights) return QKV_OK;
-    if (m->packed_changes == m->weights.changes + 1) return QKV_OK;
-    for (size_t i = 0; i < m->weights.tensor_count && !status; i++) {
-        struct qkv_tensor *t = m->weights.tensors[i];
+    if (m->packed_changes == qkv_model_base(m)->changes + 1) return QKV_OK;
+    for (size_t i = 0; i < qkv_model_base(m)->tensor_count && !status; i++) {
+        struct qkv_tensor *t = qkv_model_base(m)->tensors[i];
         if (!t->operand.divided) status = packed_weights_pack(m->ctx, t->operand.product, t, t->operand.packed, true);
     }
     if (!status && head)
         status = packed_weights_pack(m->ctx, head->operand.product_back, head, head->operand.packed_transposed, false);
-    if (!status) m->packed_changes = m->weights.changes + 1;
+    if (!status) m->packed_changes = qkv_model_base(m)->changes + 1;
     return status;
 }
 
 static bool packed_weights_any(const struct qkv_model *m) {
-    for (size_t i = 0; i < m->weights.tensor_count; i++)
-        if (packed_weights_multiplies(m, m->weights.tensors[i])) return true;
+    for (size_t i = 0; i < qkv_model_base(m)->tensor_count; i++)
+        if (packed_weights_multiplies(m, qkv_model_base(m)->tensors[i])) return true;
     return false;
 }
 
 void qkv_model_drop_packed(struct qkv_model *m) {
-    for (size_t i = 0; i < m->weights.tensor_count; i++) {
-        m->weights.tensors[i]->operand.packed = m->weights.tensors[i]->operand.packed_transposed = NULL;
+    for (size_t i = 0; i < qkv_model_base(m)->tensor_count; i++) {
+        qkv_model_base(m)->tensors[i]->operand.packed = qkv_model_base(m)->tensors[i]->operand.packed_transposed = NULL;
     }
     free(m->packed_weights);
     m->packed_weights = NULL;
@@ -132,7 +132,7 @@ enum qkv_status qkv_model_take_packed(struct qkv_model *m, bool backward) {
     enum qkv_status status = QKV_OK;
     if (!packed_weights_any(m)) return QKV_OK;
     if (!m->packed_weights) {
-        m->packed_weights = qkv_allocate(m->ctx, m->weights.tensor_count + 1, sizeof *m->packed_weights);
+        m->packed_weights = qkv_allocate(m->ctx, qkv_model_base(m)->tensor_count + 1, sizeof *m->packed_weights);
         status = m->packed_weights ? packed_weights_add(m, &m->packed_arena, take_forward) : QKV_MEMORY;
     }
     if (!status && backward && m->head_weight && m->head_weight->operand.product_back->packed_bytes &&
@@ -144,5 +144,5 @@ enum qkv_status qkv_model_take_packed(struct qkv_model *m, bool backward) {
 
 size_t qkv_model_bytes(const struct qkv_model *m) {
     return m->arena.peak - m->arena.discarded + m->learned.peak + m->gradients.peak + m->packed_arena.peak +
-           m->packed_back.peak + qkv_model_dense_bytes(&m->pooling);
+           m->packed_back.peak + (m->adapter ? m->adapter->arena.peak : 0) + qkv_model_dense_bytes(&m->pooling);
 }

@@ -27,7 +27,8 @@ struct qkv_tensor *qkv_op_embed(struct qkv_tape *tape, const struct qkv_embeddin
 /* How an operator's result is stored: in fp32, or as products store what only they read (bf16 in mixed precision). */
 enum qkv_result { QKV_RESULT_FP32, QKV_RESULT_FOR_PRODUCTS };
 
-/* x (N, in), weight (out, in), bias (1, out) or NULL: x·weightᵀ + bias, (N, out). */
+/* x (N, in), weight (out, in), bias (1, out) or NULL: x·weightᵀ + bias, (N, out), and the adapter of the weight, if it
+ * has one. So in the next two. */
 struct qkv_tensor *qkv_op_linear(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *weight,
                                  struct qkv_tensor *bias, enum qkv_result result);
 
@@ -156,6 +157,8 @@ struct qkv_tensor *qkv_op_add(struct qkv_tape *tape, struct qkv_tensor *x, struc
 /* Inverted dropout, in place, when the tape trains and rate > 0; else x itself. x must be the output of linear, embed
  * or an activation, and nothing else may use it; it may be bf16. */
 struct qkv_tensor *qkv_op_dropout(struct qkv_tape *tape, struct qkv_tensor *x, float rate);
+/* The same in memory of its own, of any x. */
+struct qkv_tensor *qkv_op_dropout_copy(struct qkv_tape *tape, struct qkv_tensor *x, float rate);
 
 /* x (B·T, C) to (B, C): the first position, the last one, or the mean over the positions before lengths[b] (NULL: T). A
  * sequence of length 0 gives zeros. */

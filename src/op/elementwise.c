@@ -103,7 +103,7 @@ struct dropout {
     /* set while it runs */
     void *y;
     const void *x;
-    enum qkv_dtype dtype; /* of x and y: fp32; in forward, which works in place, also bf16 */
+    enum qkv_dtype dtype; /* of x and y: fp32; in forward also bf16 */
     bool accumulate;      /* backward */
     bool backward;
     const struct qkv_row_order *order; /* NULL: none */
@@ -226,9 +226,9 @@ void qkv_tape_dropout_key(struct qkv_tape *tape, uint32_t key[2]) {
     qkv_threefry(tape->dropout_key, counter, key);
 }
 
-struct qkv_tensor *qkv_op_dropout(struct qkv_tape *tape, struct qkv_tensor *x, float rate) {
-    if (!x || tape->status || !tape->training || rate <= 0) return x;
-    struct dropout *o = qkv_tape_take_graph(tape, sizeof *o);
+/* y: where the result goes, x itself or another tensor of its shape and type. */
+static struct qkv_tensor *dropout_to(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_tensor *y, float rate) {
+    struct dropout *o = y ? qkv_tape_take_graph(tape, sizeof *o) : NULL;
     if (!o) return NULL;
     const struct qkv_rows *batch = tape->batch;
     *o = (struct dropout){.rate = rate, .place = batch && batch->ragged && batch->N == x->rows ? batch->place : NULL};
@@ -236,6 +236,18 @@ struct qkv_tensor *qkv_op_dropout(struct qkv_tape *tape, struct qkv_tensor *x, f
     node.inputs[0] = x;
     if (!qkv_tape_check(tape, &node)) return NULL;
     qkv_tape_dropout_key(tape, o->key);
-    node.output = qkv_tape_same(tape, x);
+    node.output = y;
     return qkv_tape_run(tape, &node);
+}
+
+static bool dropout_drops(const struct qkv_tape *tape, const struct qkv_tensor *x, float rate) {
+    return x && !tape->status && tape->training && rate > 0;
+}
+
+struct qkv_tensor *qkv_op_dropout(struct qkv_tape *tape, struct qkv_tensor *x, float rate) {
+    return dropout_drops(tape, x, rate) ? dropout_to(tape, x, qkv_tape_same(tape, x), rate) : x;
+}
+
+struct qkv_tensor *qkv_op_dropout_copy(struct qkv_tape *tape, struct qkv_tensor *x, float rate) {
+    return dropout_drops(tape, x, rate) ? dropout_to(tape, x, qkv_tape_like(tape, x), rate) : x;
 }

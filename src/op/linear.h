@@ -1,5 +1,5 @@
-/* The three products of a linear layer, for operators that fuse more around them (cross-entropy). linear.c has the
- * shapes. */
+/* The three products of a linear layer (linear_products.c), for operators that fuse more around them (cross-entropy).
+ * linear.c has the shapes. */
 #ifndef QKV_LINEAR_H
 #define QKV_LINEAR_H
 
@@ -22,6 +22,26 @@ enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy
                                           float *dx, bool accumulate, const struct qkv_tensor *weight, float *dweight,
                                           const struct qkv_tensor *bias, float *dbias,
                                           const struct qkv_row_order *order, struct qkv_linear_carry carry);
+/* dweight (+)= dyᵀ·x of all rows of a weight; the rows of dy are ld numbers apart. x is in a type that the product of
+ * backward reads. */
+enum qkv_status qkv_linear_backward_weight(struct qkv_tape *tape, const float *dy, size_t ld, struct qkv_linear_rows x,
+                                           size_t N, const struct qkv_tensor *weight, float *dweight,
+                                           const struct qkv_row_order *order, struct qkv_linear_carry carry);
+
+/* ---- adapters (linear_adapter.c) ---- */
+
+/* Floats of x·aᵀ of N rows, of all parts. */
+size_t qkv_adapter_low(const struct qkv_adapter *adapter, size_t N);
+/* y (N, ldy), fp32, gets scale times all parts more. low: receives the parts' scale times x·aᵀ, one part after the
+ * other, which backward reads. */
+enum qkv_status qkv_adapter_forward(struct qkv_tape *tape, const struct qkv_adapter *adapter, float *y, size_t ldy,
+                                    float scale, const struct qkv_tensor *x, float *low);
+/* The gradients of all parts from dy (N, ldy), which `scale` has gone into; x and low as in forward. dx (or NULL) is
+ * overwritten, or added to if `accumulate`. */
+enum qkv_status qkv_adapter_backward(struct qkv_tape *tape, const struct qkv_adapter *adapter, const float *dy,
+                                     size_t ldy, const struct qkv_tensor *x, float *dx, bool accumulate,
+                                     const float *low);
+double qkv_adapter_flops(const struct qkv_adapter *adapter, const struct qkv_tensor *x, bool backward);
 
 /* ---- activations (activation.c) ---- */
 

@@ -38,6 +38,8 @@ struct qkv_packed_weight {
     uint64_t version; /* of the weights that were packed (qkv_tensor_version); 0: not packed yet */
 };
 
+struct qkv_adapter;
+
 /* The weights of one product, or the rows of a look-up. All is 0 in an activation. */
 struct qkv_operand_part {
     const char *name;                 /* for messages; may be NULL */
@@ -51,6 +53,7 @@ struct qkv_operand_part {
     struct qkv_packed_weight *packed_transposed; /* the same for dy·w */
     bool fp32;                                   /* its products are fp32 in every precision */
     bool divided; /* this rank has the weight as bf16 only, in `packed`; each rank has a share of its fp32 numbers */
+    const struct qkv_adapter *adapter; /* is added to x·wᵀ by qkv_op_linear and its like; NULL: none */
 };
 
 /* The storage of a gradient. Two tensors with equal gradients share it; the one that changes takes a copy first. */
@@ -111,6 +114,20 @@ struct qkv_tensor {
     size_t planned_rows; /* rows that a ragged batch's plan has memory for; 0: as many as `rows` */
     struct qkv_operand_part operand;
     struct qkv_learning learning;
+};
+
+/* The adapter of an operand w (LoRA, Hu et al. 2021): for each part, the columns of x·wᵀ from `first` on get
+ * scale·(x·aᵀ)·bᵀ more. The model owns it (model/adapter.c). */
+struct qkv_adapter_part {
+    struct qkv_tensor a, b; /* (rank, in) and (columns, rank) */
+    size_t first;
+    float scale;
+};
+struct qkv_adapter {
+    struct qkv_adapter_part *parts;
+    struct qkv_tensor **operands; /* (2·count): a and b of each part */
+    size_t count;
+    float dropout; /* of the x that the parts read, while a tape trains */
 };
 
 struct qkv_tape;
@@ -187,7 +204,7 @@ enum { QKV_INPUTS_MAX = 5 };
 struct qkv_node {
     const struct qkv_operator *row;
     struct qkv_tensor *inputs[QKV_INPUTS_MAX]; /* activations and parameters that may want a gradient; NULL: absent */
-    struct qkv_tensor *const *more;            /* further parameters: the operands of experts */
+    struct qkv_tensor *const *more;            /* further parameters: operands of experts, or of an adapter */
     size_t more_count;
     struct qkv_tensor *output; /* NULL: a loss */
     void *saved;               /* the operator's record: its options, and what forward saves for backward */
@@ -268,6 +285,8 @@ void *qkv_tape_take_graph(struct qkv_tape *tape, size_t size);         /* always
 struct qkv_tensor *qkv_tape_tensor(struct qkv_tape *tape, size_t rows, size_t columns);
 /* The same, in the type in which the context's product stores activations that only products read. */
 struct qkv_tensor *qkv_tape_for_products(struct qkv_tape *tape, size_t rows, size_t columns);
+/* The same in the shape and type of x. */
+struct qkv_tensor *qkv_tape_like(struct qkv_tape *tape, const struct qkv_tensor *x);
 /* ---- forms (form.c) ---- */
 /* Rows as a product reads them. */
 struct qkv_linear_rows {

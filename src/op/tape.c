@@ -88,6 +88,10 @@ struct qkv_tensor *qkv_tape_for_products(struct qkv_tape *tape, size_t rows, siz
     return make_tensor(tape, rows, columns, tape->product->activation);
 }
 
+struct qkv_tensor *qkv_tape_like(struct qkv_tape *tape, const struct qkv_tensor *x) {
+    return make_tensor(tape, x->rows, x->columns, x->dtype);
+}
+
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 struct qkv_node qkv_tape_node(const struct qkv_tape *tape, int operator, void * saved) {

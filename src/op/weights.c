@@ -285,6 +285,36 @@ void qkv_weights_norm(struct qkv_weights *w, const struct qkv_weight_place *plac
     if (spec->bias) weights_vector(w, place, &norm->bias, role, true);
 }
 
+void qkv_weights_adapter(struct qkv_weights *w, struct qkv_tensor *tensor, const struct qkv_weight *like,
+                         const char *letter, size_t rows, size_t columns, float bound) {
+    const char *of = like->array.name, *dot = strrchr(of, '.');
+    const struct qkv_weight_place place = {.times = like->part_of->learning.times};
+    char text[192];
+    snprintf(text, sizeof text, "%.*s.lora_%s.weight", (int)(dot - of), of, letter);
+    weights_operand(w, &place, tensor, rows, columns);
+    struct qkv_weight *weight = w->status ? NULL : weights_append(w);
+    char *name = weight ? qkv_copy_string(w->ctx, text) : NULL;
+    if (!name) {
+        w->count -= weight != NULL;
+        if (!w->status) w->status = QKV_MEMORY;
+        return;
+    }
+    *weight = (struct qkv_weight){.role = like->role,
+                                  .stack = like->stack,
+                                  .layer = like->layer,
+                                  .expert = -1,
+                                  .trainable = true,
+                                  .rows = rows,
+                                  .columns = columns,
+                                  .decays = true,
+                                  .rate = 1,
+                                  .version = 1,
+                                  .array = {.name = name, .rank = 2, .shape = {rows, columns}},
+                                  .part_of = tensor,
+                                  .bound = bound};
+    tensor->operand.name = name;
+}
+
 /* Sets the parts of each operand. */
 static void weights_join(struct qkv_weights *w) {
     for (size_t i = 0; i < w->count; i++) {
@@ -341,10 +371,10 @@ enum qkv_status qkv_weights_choose(struct qkv_weights *w, const struct qkv_produ
     return QKV_OK;
 }
 
-enum qkv_status qkv_weights_to_fp32(struct qkv_weights *w, struct qkv_arena *arena) {
+enum qkv_status qkv_weights_to_fp32(struct qkv_weights *w, bool adapted, struct qkv_arena *arena) {
     for (size_t i = 0; i < w->tensor_count; i++) {
         struct qkv_tensor *tensor = w->tensors[i];
-        if (!tensor->operand.stored.count) continue;
+        if (!tensor->operand.stored.count || (adapted && !tensor->operand.adapter)) continue;
         float *data = qkv_arena_take(arena, tensor->rows * tensor->columns, sizeof(float));
         if (!data) return QKV_MEMORY;
         if (arena->measuring) continue;

@@ -209,6 +209,10 @@ void qkv_weights_linear(struct qkv_weights *weights, const struct qkv_weight_pla
 /* The weights of a norm: a weight that multiplies by 1, and a bias of 0, as far as its spec has them. */
 void qkv_weights_norm(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_norm *norm,
                       enum qkv_role role, const struct qkv_norm_spec *spec);
+/* An operand of an adapter of the matrix `like`, which may be of another list: "X.lora_A.weight" for "X.weight", where
+ * `letter` is "A". New numbers are uniform within ±bound. */
+void qkv_weights_adapter(struct qkv_weights *weights, struct qkv_tensor *tensor, const struct qkv_weight *like,
+                         const char *letter, size_t rows, size_t columns, float bound);
 /* Gives each operand of a complete list its memory, from weights->arena in the order of the list. Where the source has
  * all weights of an operand in types of weights (type/type.h), and not all in f32, the operand reads the source and
  * takes no memory. May be called again, for another arena or source. Returns QKV_OK, or the first failure. */
@@ -244,9 +248,9 @@ bool qkv_weights_learn(const struct qkv_tensor *tensor, size_t *begin, size_t *e
 void qkv_weights_changed(struct qkv_weights *weights);
 /* The numbers of the i-th weight have changed. */
 void qkv_weight_changed(struct qkv_weights *weights, size_t i);
-/* Converts the numbers in a mapped file to fp32, in memory from an arena. A measuring arena counts that memory and
- * changes nothing else. */
-enum qkv_status qkv_weights_to_fp32(struct qkv_weights *weights, struct qkv_arena *arena);
+/* Converts the numbers in a mapped file to fp32, in memory from an arena; `adapted`: those of operands with an adapter
+ * alone. A measuring arena counts that memory and changes nothing else. */
+enum qkv_status qkv_weights_to_fp32(struct qkv_weights *weights, bool adapted, struct qkv_arena *arena);
 /* Whether the weight is a matrix of a product or an embedding, which files may have in a type of weights. */
 bool qkv_weight_has_formats(const struct qkv_weight *weight);
 /* Whether only products of linear layers read the weight. */

@@ -2,6 +2,7 @@
  * divided weights. */
 #include <string.h>
 
+#include "io/adapter_files.h"
 #include "io/io.h"
 #include "kernel/kernel.h"
 #include "model/model.h"
@@ -34,7 +35,7 @@ enum qkv_status qkv_rank_save_model(struct qkv_model *m, const struct qkv_rank_m
     enum qkv_status status = divided ? masters_gather(m, masters) : QKV_OK;
     if (!status && leads) {
         qkv_weights_lend(&m->weights, true);
-        status = qkv_folder_write(m, folder);
+        status = m->adapter ? qkv_adapter_write_run(m, folder) : qkv_folder_write(m, folder);
         qkv_weights_lend(&m->weights, false);
     }
     if (divided) qkv_model_clear_gradients(m);

@@ -151,17 +151,19 @@ static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec
     const struct qkv_train_options *o = &t->options;
     const size_t T = t->data.T ? t->data.T : (size_t)spec->context;
     const bool windows = t->data.dataset->reads == QKV_READS_TEXT; /* whose shape is known before they are opened */
-    const struct qkv_train_shapes shapes = {
-        .B = windows ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate) : t->data.B,
-        .T = T,
-        .train_B = windows || t->data.B ? qkv_parts_most(t->ctx, o, (size_t)o->batch) : 0,
-        .source_T = t->data.source_T ? t->data.source_T : qkv_spec_source_length(spec, T),
-        .train = t->data.lines.shapes,
-        .valid = t->data.lines.validation_shapes,
-        .train_count = t->data.lines.shape_count,
-        .valid_count = t->data.lines.validation_shape_count,
-        .levels = build_levels(t),
-        .validates = qkv_train_validates(&t->options)};
+    struct qkv_train_shapes shapes = {.B = windows ? (size_t)((o->batch + o->accumulate - 1) / o->accumulate)
+                                                   : t->data.B,
+                                      .T = T,
+                                      .train_B = windows || t->data.B ? qkv_parts_most(t->ctx, o, (size_t)o->batch) : 0,
+                                      .source_T = t->data.source_T ? t->data.source_T : qkv_spec_source_length(spec, T),
+                                      .train = t->data.lines.shapes,
+                                      .valid = t->data.lines.validation_shapes,
+                                      .train_count = t->data.lines.shape_count,
+                                      .valid_count = t->data.lines.validation_shape_count,
+                                      .levels = build_levels(t),
+                                      .validates = qkv_train_validates(&t->options)};
+    const struct qkv_model *loaded = o->lora ? t->origin ? t->origin : t->model : NULL;
+    if (loaded) shapes.taken = loaded->arena.peak - loaded->arena.discarded;
     return qkv_train_memory(t->ctx, spec, o, &shapes, t->fresh);
 }
 
@@ -172,14 +174,14 @@ enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *t, const struct qkv
     if (guess.source_vocab == 0 && o->source_tokenizer) guess.source_vocab = qkv_tokenizer_least(o->source_tokenizer);
     if (guess.source_vocab == 0) guess.source_vocab = guess.vocab;
     if (guess.head.classes == 0) guess.head.classes = 1;
-    enum qkv_status status = qkv_train_check_freeze(t->ctx, &t->options, &guess);
+    enum qkv_status status = o->lora ? QKV_OK : qkv_train_check_freeze(t->ctx, &t->options, &guess);
     return status ? status : check_memory(t, &guess);
 }
 
 enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *spec) {
     t->data.T = (size_t)spec->context;
     enum qkv_status status = check_memory(t, spec); /* windows; before their weights take an address */
-    if (!status) status = qkv_model_allocate(t->ctx, spec, &t->model);
+    if (!status) status = t->options.lora ? qkv_lora_build(t, spec) : qkv_model_allocate(t->ctx, spec, &t->model);
     t->data.model = t->model;
     if (!status) status = qkv_train_freeze(&t->options, t->model);
     if (!status) status = qkv_trainer_note_frozen(t);
@@ -188,7 +190,8 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status) status = qkv_epochs_begin(t);
     if (!status && t->data.dataset->reads != QKV_READS_TEXT)
         status = check_memory(t, spec); /* lines and examples, whose shapes are known now */
-    if (!status)                        /* the first use of the model's memory */
+    if (t->options.lora) t->data.origin = NULL;
+    if (!status && !t->options.lora) /* the first use of the model's memory */
         status = qkv_weights_start(&t->model->weights, (uint64_t)t->options.seed);
     if (!status && t->origin) status = qkv_origin_copy(t);
     if (!status && !t->fresh)

@@ -64,6 +64,10 @@ static void fill_metadata(const struct qkv_trainer *t, const char *spec, const c
     put_count(m, "end", (unsigned long long)t->options.steps, "%llu");
     if (!strcmp(t->options.gradients, "bf16")) /* the numbers depend on it */
         put_count(m, "ranks", (unsigned long long)qkv_context_ranks(t->ctx), "%llu");
+    if (t->options.lora) {
+        checkpoint_put(m, "base", t->options.from);
+        put_count(m, "base_digest", (unsigned long long)t->facts.from_hash, "%016llx");
+    }
     put_real(m, "metric", report.metric);
     put_real(m, "best_metric", report.best_metric);
     if (loads) {

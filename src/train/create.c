@@ -77,6 +77,9 @@ static enum qkv_status check_free(struct qkv_context *ctx, const char *folder) {
     if (create_holds(folder, QKV_WEIGHTS_FILE))
         return qkv_fail(ctx, QKV_FILE, "%s already holds a model, which training would replace; choose another folder",
                         folder);
+    if (create_holds(folder, QKV_ADAPTER_WEIGHTS_FILE))
+        return qkv_fail(ctx, QKV_FILE,
+                        "%s already holds an adapter, which training would replace; choose another folder", folder);
     if (create_holds(folder, QKV_INDEX_FILE))
         return qkv_fail(ctx, QKV_FILE, "%s already holds a " QKV_INDEX_FILE " of another model; choose another folder",
                         folder);
@@ -258,7 +261,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) status = qkv_train_settle(ctx, &settled, final, &t->notes);
     if (!status) status = check_all(ctx, &settled, final);
     if (t) t->data.origin = t->origin;
-    if (!status && t->origin) status = qkv_origin_freeze(t->origin, &settled);
+    if (!status && t->origin && !settled.lora) status = qkv_origin_freeze(t->origin, &settled);
     if (!status) status = qkv_train_copy(ctx, &t->options, &settled);
     if (!status) status = qkv_train_precision(ctx, &t->options, true);
     if (!status && t->options.groups == 0) t->options.groups = QKV_TRAIN_GROUPS;

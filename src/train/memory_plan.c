@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/opening.h"
 #include "model/model.h"
 #include "train/train.h"
 
@@ -78,9 +79,25 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
     return QKV_OK;
 }
 
+/* Of an adapter: what comes beside the model, which is read before. */
+static enum qkv_status plan_adapter(const struct plan *p, size_t *bytes) {
+    struct qkv_opening *opening = NULL;
+    enum qkv_status status = qkv_lora_plan(p->ctx, p->options, &opening);
+    if (!status) {
+        struct qkv_model *m = opening->model;
+        m->precision = p->precision;
+        status = plan_model(p, m, bytes);
+        *bytes += m->file.memory;
+        *bytes -= qkv_min(*bytes, p->shapes->taken);
+    }
+    qkv_opening_free(opening);
+    return status;
+}
+
 static enum qkv_status plan_bytes(const struct plan *p, size_t *bytes) {
     struct qkv_model *m = NULL;
     *bytes = 0;
+    if (p->options->lora) return plan_adapter(p, bytes);
     enum qkv_status status = qkv_model_plan(p->ctx, p->spec, &m);
     if (!status) {
         m->precision = p->precision;

@@ -176,7 +176,7 @@ enum qkv_status qkv_optimizer_create(struct qkv_model *model, const struct qkv_o
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "optimizer: the model is only a plan, without weights; make it with "
                         "qkv_model_create or qkv_model_load");
-    status = qkv_model_to_fp32(model);
+    if (!model->adapter) status = qkv_model_to_fp32(model);
     if (!status && qkv_context_ranks(ctx) > 1) status = qkv_model_add_gradients(model); /* ranks share those out */
     if (status) return status;
     struct qkv_optimizer *o = qkv_allocate(ctx, 1, sizeof *o);

@@ -497,6 +497,7 @@ enum qkv_status qkv_train_check_values(struct qkv_context *ctx, const struct qkv
     if (!status) status = check_files(ctx, options);
     if (!status) status = check_rows(ctx, options);
     if (!status) status = check_from(ctx, options);
+    if (!status) status = qkv_lora_check(ctx, options);
     if (!status) status = check_metric(ctx, options);
     enum qkv_long kind;
     if (!status) status = qkv_long_find(ctx, options->long_lines, &kind);

@@ -9,7 +9,7 @@
 
 /* A run that lost its best model chooses anew. */
 static enum qkv_status check_best(struct qkv_trainer *t) {
-    char *path = qkv_join_path(t->ctx, t->folder, QKV_WEIGHTS_FILE);
+    char *path = qkv_join_path(t->ctx, t->folder, t->options.lora ? QKV_ADAPTER_WEIGHTS_FILE : QKV_WEIGHTS_FILE);
     if (!path) return QKV_MEMORY;
     if (!qkv_file_exists(path)) t->report.best_loss = t->report.best_metric = NAN;
     free(path);

@@ -116,6 +116,7 @@ struct qkv_train_shapes {
     const struct qkv_pass_shape *train, *valid;
     size_t train_count, valid_count;
     uint64_t levels; /* of gradients that wait: qkv_parts_levels of all steps */
+    size_t taken;    /* bytes of the model that are in use already */
     bool validates;
 };
 /* Refuses (QKV_MEMORY) a run that needs more memory than there is, before any of it is used; the sentence says what
@@ -206,6 +207,18 @@ enum qkv_status qkv_origin_record(struct qkv_trainer *trainer);
 enum qkv_status qkv_origin_freeze(const struct qkv_model *origin, struct qkv_train_options *options);
 /* Copies its weights into the trainer's model, and frees it. */
 enum qkv_status qkv_origin_copy(struct qkv_trainer *trainer);
+
+/* ---- training an adapter (lora.c) -------------------------------------------------------------------------------- */
+
+/* Checks the option lora: its settings, and that no other option contradicts it. QKV_ARGUMENT */
+enum qkv_status qkv_lora_check(struct qkv_context *ctx, const struct qkv_train_options *options);
+/* The trainer's model: that of option from, which is loaded again when a run goes on, with an adapter. Its spec must be
+ * that of the run, apart from the context. */
+enum qkv_status qkv_lora_build(struct qkv_trainer *trainer, const struct qkv_spec *spec);
+/* A plan of the same: *opening, which the caller frees, has the model. */
+struct qkv_opening;
+enum qkv_status qkv_lora_plan(struct qkv_context *ctx, const struct qkv_train_options *options,
+                              struct qkv_opening **opening);
 
 /* ---- the trainer (trainer.c; made by create.c or resume.c) ------------------------------------------------------ */
 

@@ -1,0 +1,50 @@
+/* qkv/adapter.h: adapters (LoRA, Hu et al. 2021); a part of qkv.h, which includes it. Experimental.
+ *
+ * An adapter adds scale·(x·Aᵀ)·Bᵀ to the product x·Wᵀ of each weight W that it adapts: A (rank, in) is drawn at random,
+ * B (out, rank) begins at zero. The model's own weights are frozen and stay in the type that their file has. While a
+ * model has an adapter, qkv_model_parameter and similar functions, optimizers and checkpoints have the weights of
+ * the adapter, "decoder.layers.0.attn.q.lora_A.weight", and the model can run and be trained, but not be saved,
+ * exported or quantised. Files are those of PEFT: adapter_config.json and adapter_model.safetensors, whose names are
+ * those of the model's family; for a model of no family they are those of qkv. */
+#ifndef QKV_PUBLIC_ADAPTER_H
+#define QKV_PUBLIC_ADAPTER_H
+
+#include "qkv/model.h"
+
+#ifdef QKV_EXPERIMENTAL
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Gives a model a new adapter. `settings` are separated by commas, in any order:
+ *   rank=N           columns of B (default 16)
+ *   alpha=X          the scale is alpha/rank (default 2·rank)
+ *   rslora=true      the scale is alpha/sqrt(rank) (Kalajdzievski 2023)
+ *   dropout=P        of the x that adapters read, in training (default 0)
+ *   targets=NAME,…   the weights: by the last parts of their names, here or in the model's family ("q", "attn.q",
+ *                    "q_proj"); all-linear: all matrices of attention and feed-forward layers (default)
+ * Experts, embeddings and heads have no adapters. A is drawn as torch draws new linear layers, from `seed`. The model
+ * must have no adapter, no shares, and nothing that uses it: passes, sessions, optimizers. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY, QKV_SPEC. */
+QKV_API enum qkv_status qkv_adapter_create(struct qkv_model *model, const char *settings, uint64_t seed);
+/* Reads an adapter from a folder, one of qkv or of PEFT, and gives it to the model, as qkv_adapter_create does. An
+ * adapter that computes something else (DoRA, biases, modules that are saved whole), that is for other shapes, or that
+ * qkv saved for another base, is refused: QKV_SPEC, QKV_SHAPE. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
+ * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER. */
+QKV_API enum qkv_status qkv_adapter_load(struct qkv_model *model, const char *folder);
+/* Writes the model's adapter to a folder, which is made if it does not exist; an adapter there is replaced. base: where
+ * the model is from, for adapter_config.json; NULL: as the adapter's files said, if it was loaded. Fails
+ * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC, QKV_NUMBER. */
+QKV_API enum qkv_status qkv_adapter_save(struct qkv_model *model, const char *base, const char *folder);
+/* Adds the adapter to the model's weights, and removes it. Adapted matrices become fp32; what is then saved or exported
+ * chooses their type again. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
+QKV_API enum qkv_status qkv_adapter_merge(struct qkv_model *model);
+/* Removes the adapter: the model is as it was before. Fails with QKV_ARGUMENT. */
+QKV_API enum qkv_status qkv_adapter_remove(struct qkv_model *model);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#endif

@@ -1,0 +1,47 @@
+/* adapter_files: adapters as files, for the rooms to the right. */
+#ifndef QKV_ADAPTER_FILES_H
+#define QKV_ADAPTER_FILES_H
+
+#include "family/family.h"
+#include "io/io.h"
+#include "model/model.h"
+
+/* Reads "rank=16,targets=q,v" (qkv_adapter_create). The caller frees settings->targets. Fails with QKV_ARGUMENT,
+ * QKV_MEMORY. (adapter_settings.c) */
+enum qkv_status qkv_adapter_parse(struct qkv_context *ctx, const char *text, struct qkv_adapter_settings *settings);
+/* The factor of x·aᵀ·bᵀ, for a rank. */
+double qkv_adapter_scale(const struct qkv_adapter_settings *settings, double alpha, size_t rank);
+
+/* Where the adapter of a weight is in files. */
+struct qkv_adapter_module {
+    char name[QKV_FAMILY_NAME]; /* of the module, the family's or ours */
+    bool published;             /* the family has the weight, in a matrix `view` */
+    struct qkv_family_view view;
+};
+/* The module of a weight of a model. (adapter_targets.c) */
+void qkv_adapter_module(const struct qkv_model *model, const struct qkv_weight *weight,
+                        struct qkv_adapter_module *module);
+/* Gives the adapted weights that settings->targets names: a heap list, by rising weight. Fails with QKV_ARGUMENT,
+ * QKV_SPEC, QKV_MEMORY. (adapter_targets.c) */
+enum qkv_status qkv_adapter_choose(const struct qkv_model *model, const struct qkv_adapter_settings *settings,
+                                   struct qkv_adapted **adapted, size_t *count);
+/* Fails with QKV_SPEC if the weight shares a matrix with others in the model's family: files have one adapter for
+ * all. */
+enum qkv_status qkv_adapter_check_target(const struct qkv_model *model, const struct qkv_weight *weight);
+/* Writes the adapter's files into a folder that exists, for the base that its settings name. (adapter_write.c) */
+enum qkv_status qkv_adapter_write(struct qkv_model *model, const char *folder);
+/* The same of a run, with the tokenizers and the other texts of its model. */
+enum qkv_status qkv_adapter_write_run(struct qkv_model *model, const char *folder);
+/* Notes where the model is from. Fails with QKV_MEMORY. */
+enum qkv_status qkv_adapter_set_base(struct qkv_model *model, const char *base);
+/* qkv_adapter_load; the model may be planned, and then gets no numbers. (adapter_read.c) */
+enum qkv_status qkv_adapter_read(struct qkv_model *model, const char *folder);
+/* A new adapter, as qkv_adapter_create; the model may be planned. */
+enum qkv_status qkv_adapter_begin(struct qkv_model *model, const char *settings, uint64_t seed);
+/* A digest of a model's vectors, which stay the same where matrices are quantised: it tells models apart that have the
+ * same shapes. (adapter_write.c) */
+#define QKV_ADAPTER_BASE_KEY "qkv_base"
+enum { QKV_ADAPTER_BASE_TEXT = 17 };
+void qkv_adapter_base(const struct qkv_model *model, char text[QKV_ADAPTER_BASE_TEXT]);
+
+#endif

@@ -1,0 +1,114 @@
+/* adapter_targets: the weights that get an adapter, by the last parts of their names: ours ("q", "attn.q"), those of
+ * the model's family ("q_proj", "query", "c_proj"), or those of the most usual families, for every model. */
+#include "io/adapter_files.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ALL_LINEAR "all-linear"
+
+/* Usual names of published models, for models of no family too. */
+static const char *const usual_names[][2] = {{"q_proj", "q"},      {"k_proj", "k"},       {"v_proj", "v"},
+                                             {"o_proj", "o"},      {"gate_proj", "gate"}, {"up_proj", "up"},
+                                             {"down_proj", "down"}};
+
+/* Whether a name with dots ends with these parts. */
+static bool target_ends(const char *name, const char *end) {
+    const size_t n = strlen(name), m = strlen(end);
+    return n >= m && !strcmp(name + n - m, end) && (n == m || name[n - m - 1] == '.');
+}
+
+/* The name of a weight of ours without ".weight". */
+static void target_own_name(const struct qkv_weight *weight, char name[QKV_FAMILY_NAME]) {
+    const char *of = weight->array.name, *dot = strrchr(of, '.');
+    snprintf(name, QKV_FAMILY_NAME, "%.*s", (int)(dot ? (size_t)(dot - of) : strlen(of)), of);
+}
+
+void qkv_adapter_module(const struct qkv_model *m, const struct qkv_weight *weight, struct qkv_adapter_module *module) {
+    *module = (struct qkv_adapter_module){.published = m->origin.family != NULL};
+    if (module->published)
+        module->published =
+            qkv_family_view(m->origin.family, &m->spec, weight->array.name, weight->array.shape[0], &module->view);
+    target_own_name(weight, module->name);
+    if (!module->published) return;
+    const size_t n = strlen(module->view.name), end = strlen(".weight");
+    snprintf(module->name, sizeof module->name, "%.*s",
+             (int)(n > end && !strcmp(module->view.name + n - end, ".weight") ? n - end : n), module->view.name);
+}
+
+static bool target_means(const struct qkv_model *m, const struct qkv_weight *weight, const char *target) {
+    char own[QKV_FAMILY_NAME];
+    struct qkv_adapter_module module;
+    if (weight->bias || weight->array.rank != 2) return false;
+    target_own_name(weight, own);
+    if (target_ends(own, target)) return true;
+    for (size_t i = 0; i < sizeof usual_names / sizeof *usual_names; i++)
+        if (!strcmp(usual_names[i][0], target) && target_ends(own, usual_names[i][1])) return true;
+    qkv_adapter_module(m, weight, &module);
+    return module.published && target_ends(module.name, target);
+}
+
+enum qkv_status qkv_adapter_check_target(const struct qkv_model *m, const struct qkv_weight *weight) {
+    struct qkv_adapter_module module;
+    qkv_adapter_module(m, weight, &module);
+    if (!module.published || (module.view.parts == 1 && module.view.slices == 1)) return QKV_OK;
+    return qkv_fail(m->ctx, QKV_SPEC,
+                    "lora: %s is a part of %s in this family, which holds several weights in one matrix; adapters of "
+                    "such parts cannot be written as PEFT reads them, so name other targets",
+                    weight->array.name, module.name);
+}
+
+/* Marks the weights of one target. */
+static enum qkv_status target_mark(const struct qkv_model *m, const char *target, bool *marked) {
+    const struct qkv_weight *other = NULL;
+    const bool all = !strcmp(target, ALL_LINEAR);
+    size_t found = 0;
+    for (size_t i = 0; i < m->weights.count; i++) {
+        const struct qkv_weight *weight = &m->weights.list[i];
+        if (all && weight->expert >= 0)
+            return qkv_fail(m->ctx, QKV_SPEC,
+                            "lora: the model has experts, which have no adapters, so " ALL_LINEAR
+                            " is not all; name the targets");
+        if (!all && !target_means(m, weight, target)) continue;
+        if (qkv_adapter_fits(weight))
+            marked[i] = true, found++;
+        else
+            other = weight;
+    }
+    if (found) return QKV_OK;
+    if (other && !all)
+        return qkv_fail(m->ctx, QKV_ARGUMENT,
+                        "lora: %s, the target %.60s, cannot have an adapter; matrices of attention and feed-forward "
+                        "layers can",
+                        other->array.name, target);
+    return qkv_fail(m->ctx, QKV_ARGUMENT,
+                    "lora: no weight of the model has the name %.60s; targets are q, k, v, o, gate, up, down, names of "
+                    "the model's family, or " ALL_LINEAR,
+                    target);
+}
+
+enum qkv_status qkv_adapter_choose(const struct qkv_model *m, const struct qkv_adapter_settings *settings,
+                                   struct qkv_adapted **adapted, size_t *count) {
+    char *copy = qkv_copy_string(m->ctx, settings->targets), *target = copy, *next;
+    bool *marked = qkv_allocate(m->ctx, m->weights.count + 1, sizeof *marked);
+    *count = 0;
+    *adapted = qkv_allocate(m->ctx, m->weights.count + 1, sizeof **adapted);
+    enum qkv_status status = copy && marked && *adapted ? QKV_OK : QKV_MEMORY;
+    for (; target && !status; target = next) {
+        next = strchr(target, ',');
+        if (next) *next++ = 0;
+        status = target_mark(m, target, marked);
+    }
+    for (size_t i = 0; i < m->weights.count && !status; i++) {
+        if (!marked[i]) continue;
+        status = qkv_adapter_check_target(m, &m->weights.list[i]);
+        (*adapted)[(*count)++] = (struct qkv_adapted){
+            i, settings->rank, (float)qkv_adapter_scale(settings, settings->alpha, settings->rank)};
+    }
+    free(copy);
+    free(marked);
+    if (!status) return QKV_OK;
+    free(*adapted);
+    *adapted = NULL;
+    return status;
+}

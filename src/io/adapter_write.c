@@ -1,0 +1,262 @@
+/* adapter_write: adapters made, merged and removed, and written as PEFT's files. */
+#include "io/adapter_files.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json_load.h"
+#include "io/safetensors.h"
+#include "kernel/kernel.h"
+
+/* ---- making ------------------------------------------------------------------------------------------------------ */
+
+enum qkv_status qkv_adapter_begin(struct qkv_model *m, const char *text, uint64_t seed) {
+    struct qkv_adapter_settings settings;
+    struct qkv_adapted *adapted = NULL;
+    size_t count = 0;
+    enum qkv_status status = qkv_model_check_plain(m, "it gets another one");
+    if (!status) status = qkv_adapter_parse(m->ctx, text, &settings);
+    if (status) return status;
+    status = qkv_adapter_choose(m, &settings, &adapted, &count);
+    if (!status) status = qkv_model_adapt(m, adapted, count, &settings, seed);
+    free(adapted);
+    free(settings.targets);
+    return status;
+}
+
+enum qkv_status qkv_adapter_create(struct qkv_model *model, const char *settings, uint64_t seed) {
+    QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, settings);
+    const enum qkv_status status = qkv_model_check_weights(model);
+    return status ? status : qkv_adapter_begin(model, settings, seed);
+}
+
+static enum qkv_status adapter_need(struct qkv_model *m) {
+    enum qkv_status status = qkv_model_check_own(m, "its adapter stays");
+    if (status || m->adapter) return status;
+    return qkv_fail(m->ctx, QKV_ARGUMENT, "the model has no adapter");
+}
+
+static enum qkv_status adapter_idle(struct qkv_model *m) {
+    const enum qkv_status status = adapter_need(m);
+    if (status || !m->sharing.users) return status;
+    return qkv_fail(m->ctx, QKV_ARGUMENT,
+                    "the model is in use; free its sessions, passes and optimizers before its adapter is taken away");
+}
+
+enum qkv_status qkv_adapter_remove(struct qkv_model *model) {
+    QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    const enum qkv_status status = adapter_idle(model);
+    if (!status) qkv_model_drop_adapter(model);
+    return status;
+}
+
+/* w += scale·b·a */
+static void merge_part(const struct qkv_kernels *kernels, const struct qkv_adapter_part *part, float *w) {
+    const size_t rank = part->b.columns, columns = part->a.columns;
+    const float *a = part->a.data, *b = part->b.data;
+    for (size_t i = 0; i < part->b.rows; i++)
+        for (size_t r = 0; r < rank; r++)
+            kernels->scale(w + i * columns, true, a + r * columns, part->scale * b[i * rank + r], columns);
+}
+
+enum qkv_status qkv_adapter_merge(struct qkv_model *model) {
+    QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    enum qkv_status status = adapter_idle(model);
+    if (!status) status = qkv_model_adapted_to_fp32(model);
+    if (status) return status;
+    struct qkv_model_adapter *a = model->adapter;
+    for (size_t i = 0; i < a->part_count; i++) {
+        merge_part(model->ctx->kernels, &a->parts[i], a->base.list[a->adapted[i].weight].data);
+        qkv_weight_changed(&a->base, a->adapted[i].weight);
+    }
+    qkv_model_drop_adapter(model);
+    qkv_model_drop_packed(model);
+    return QKV_OK;
+}
+
+/* ---- the base ---------------------------------------------------------------------------------------------------- */
+
+/* Numbers of vectors as bf16 has them: a copy of the model in bf16 is the same base. */
+void qkv_adapter_base(const struct qkv_model *m, char text[QKV_ADAPTER_BASE_TEXT]) {
+    const struct qkv_weights *w = qkv_model_base(m);
+    uint64_t hash = QKV_HASH_START;
+    for (size_t i = 0; i < w->count; i++) {
+        const struct qkv_weight *weight = &w->list[i];
+        if (weight->array.rank != 1 || !weight->data) continue;
+        for (size_t k = 0; k < weight->columns; k++) {
+            uint16_t word;
+            m->ctx->kernels->narrow(&word, &weight->data[k], 1);
+            hash = qkv_hash(hash, &word, sizeof word);
+        }
+    }
+    snprintf(text, QKV_ADAPTER_BASE_TEXT, "%016llx", (unsigned long long)hash);
+}
+
+/* ---- adapter_config.json ----------------------------------------------------------------------------------------- */
+
+/* The last part of a module's name names the adapted modules, if no other matrix of the model has it. */
+static bool target_is_unique(const struct qkv_model *m, const char *last) {
+    const struct qkv_model_adapter *a = m->adapter;
+    for (size_t i = 0, part = 0; i < a->base.count; i++) {
+        const struct qkv_weight *weight = &a->base.list[i];
+        struct qkv_adapter_module module;
+        const bool adapted = part < a->part_count && a->adapted[part].weight == i;
+        part += adapted;
+        if (adapted || weight->array.rank != 2 || weight->bias) continue;
+        qkv_adapter_module(m, weight, &module);
+        const char *dot = strrchr(module.name, '.');
+        if (!strcmp(dot ? dot + 1 : module.name, last)) return false;
+    }
+    return true;
+}
+
+static json_t *write_targets(const struct qkv_model *m) {
+    const struct qkv_model_adapter *a = m->adapter;
+    json_t *list = json_array(), *seen = json_object();
+    for (size_t i = 0; i < a->part_count; i++) {
+        struct qkv_adapter_module module;
+        qkv_adapter_module(m, &a->base.list[a->adapted[i].weight], &module);
+        const char *dot = strrchr(module.name, '.'), *last = dot ? dot + 1 : module.name;
+        const char *name = target_is_unique(m, last) ? last : module.name;
+        if (json_object_get(seen, name)) continue;
+        json_object_set_new(seen, name, json_true());
+        json_array_append_new(list, json_string(name));
+    }
+    json_decref(seen);
+    return list;
+}
+
+/* Matrices that the family stores as (in, out) are layers of another class there. */
+static bool write_transposed(const struct qkv_model *m) {
+    const struct qkv_model_adapter *a = m->adapter;
+    struct qkv_adapter_module module;
+    for (size_t i = 0; i < a->part_count; i++) {
+        qkv_adapter_module(m, &a->base.list[a->adapted[i].weight], &module);
+        if (module.published && module.view.flags & QKV_FAMILY_TRANSPOSED) return true;
+    }
+    return false;
+}
+
+static json_t *write_number(double x) {
+    return x == (double)(json_int_t)x ? json_integer((json_int_t)x) : json_real(x);
+}
+
+static enum qkv_status write_config(struct qkv_model *m, const char *base, const char *folder) {
+    const struct qkv_adapter_settings *s = &m->adapter->settings;
+    json_t *root = json_pack("{s:s, s:s?, s:s, s:i, s:o, s:o, s:b, s:b, s:b, s:b, s:o}", "peft_type", "LORA",
+                             "base_model_name_or_path", base, "bias", "none", "r", (int)s->rank, "lora_alpha",
+                             write_number(s->alpha), "lora_dropout", write_number(s->dropout), "use_rslora",
+                             s->rank_stabilised, "use_dora", false, "fan_in_fan_out", write_transposed(m),
+                             "inference_mode", true, "target_modules", write_targets(m));
+    return qkv_json_save(m->ctx, folder, QKV_ADAPTER_CONFIG_FILE, root);
+}
+
+/* ---- adapter_model.safetensors ----------------------------------------------------------------------------------- */
+
+/* The rows of b in the order of the family. */
+static enum qkv_status write_rows(struct qkv_model *m, const struct qkv_adapter_module *module,
+                                  const struct qkv_tensor *b, float **rows) {
+    *rows = qkv_allocate(m->ctx, b->rows * b->columns, sizeof **rows);
+    if (!*rows) return QKV_MEMORY;
+    for (size_t r = 0; r < b->rows; r++) {
+        const size_t to = module->published ? qkv_family_row(&module->view, r) : r;
+        memcpy(*rows + to * b->columns, (const float *)b->data + r * b->columns, b->columns * sizeof **rows);
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status write_array(struct qkv_model *m, const struct qkv_adapter_module *module, const char *letter,
+                                   const struct qkv_tensor *x, const void *data, struct qkv_array *array) {
+    struct qkv_buffer name = {0};
+    const enum qkv_status status =
+        qkv_buffer_print(m->ctx, &name, "base_model.model.%s.lora_%s.weight", module->name, letter);
+    *array = (struct qkv_array){.name = name.data,
+                                .dtype = QKV_F32,
+                                .rank = 2,
+                                .shape = {x->rows, x->columns},
+                                .bytes = x->rows * x->columns * sizeof(float),
+                                .data = data};
+    return status;
+}
+
+static enum qkv_status write_tensors(struct qkv_model *m, const char *path) {
+    const struct qkv_model_adapter *a = m->adapter;
+    char base[QKV_ADAPTER_BASE_TEXT];
+    const char *const metadata[] = {"format", "pt", QKV_ADAPTER_BASE_KEY, base};
+    struct qkv_array *arrays = qkv_allocate(m->ctx, 2 * a->part_count, sizeof *arrays);
+    float **rows = qkv_allocate(m->ctx, a->part_count, sizeof(float *));
+    enum qkv_status status = arrays && rows ? QKV_OK : QKV_MEMORY;
+    qkv_adapter_base(m, base);
+    for (size_t i = 0; i < a->part_count && !status; i++) {
+        struct qkv_adapter_module module;
+        qkv_adapter_module(m, &a->base.list[a->adapted[i].weight], &module);
+        const struct qkv_adapter_part *part = &a->parts[i];
+        status = write_rows(m, &module, &part->b, &rows[i]);
+        if (!status) status = write_array(m, &module, "A", &part->a, part->a.data, &arrays[2 * i]);
+        if (!status) status = write_array(m, &module, "B", &part->b, rows[i], &arrays[2 * i + 1]);
+    }
+    if (!status) status = qkv_tensors_write(m->ctx, path, arrays, 2 * a->part_count, metadata, 2);
+    for (size_t i = 0; i < a->part_count && arrays && rows; i++) {
+        free((void *)(uintptr_t)arrays[2 * i].name);
+        free((void *)(uintptr_t)arrays[2 * i + 1].name);
+        free(rows[i]);
+    }
+    free(arrays);
+    free(rows);
+    return status;
+}
+
+/* Parts of one matrix and several ranks, which files may have, can be used, not written. */
+static enum qkv_status write_check(struct qkv_model *m) {
+    const struct qkv_model_adapter *a = m->adapter;
+    const struct qkv_adapter_settings *s = &a->settings;
+    const float scale = (float)qkv_adapter_scale(s, s->alpha, s->rank);
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < a->part_count && !status; i++) {
+        const struct qkv_weight *weight = &a->base.list[a->adapted[i].weight];
+        status = qkv_adapter_check_target(m, weight);
+        if (status || (a->adapted[i].rank == s->rank && a->adapted[i].scale == scale)) continue;
+        status = qkv_fail(m->ctx, QKV_SPEC,
+                          "the adapter of %s has another rank or scale than others have; such adapters are read, not "
+                          "written",
+                          weight->array.name);
+    }
+    return status;
+}
+
+enum qkv_status qkv_adapter_set_base(struct qkv_model *m, const char *base) {
+    char *copy = base ? qkv_copy_string(m->ctx, base) : NULL;
+    if (base && !copy) return QKV_MEMORY;
+    free(m->adapter->settings.base);
+    m->adapter->settings.base = copy;
+    return QKV_OK;
+}
+
+enum qkv_status qkv_adapter_write(struct qkv_model *m, const char *folder) {
+    char *path = qkv_join_path(m->ctx, folder, QKV_ADAPTER_WEIGHTS_FILE);
+    enum qkv_status status = path ? write_check(m) : QKV_MEMORY;
+    if (!status) status = write_tensors(m, path);
+    if (!status) status = write_config(m, m->adapter->settings.base, folder);
+    free(path);
+    return status;
+}
+
+enum qkv_status qkv_adapter_write_run(struct qkv_model *m, const char *folder) {
+    const enum qkv_status status = qkv_folder_write_texts(m, folder);
+    return status ? status : qkv_adapter_write(m, folder);
+}
+
+enum qkv_status qkv_adapter_save(struct qkv_model *model, const char *base, const char *folder) {
+    QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, folder);
+    enum qkv_status status = adapter_need(model);
+    if (!status) status = qkv_model_check_file(model);
+    if (!status && base) status = qkv_adapter_set_base(model, base);
+    if (!status) status = qkv_make_folder(model->ctx, folder);
+    return status ? status : qkv_adapter_write(model, folder);
+}

@@ -1,0 +1,160 @@
+/* adapter: an adapter of a model (LoRA, Hu et al. 2021): to the product of each adapted weight w it adds
+ * scale·(x·aᵀ)·bᵀ. While a model has one, its list of weights is the adapter's, so that training, optimizers and
+ * checkpoints see what learns; the model's own weights are frozen, and stay as their file has them. */
+#include "model/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct qkv_weights *qkv_model_base(const struct qkv_model *m) {
+    return m->adapter ? &m->adapter->base : (struct qkv_weights *)(uintptr_t)&m->weights;
+}
+
+enum qkv_status qkv_model_check_plain(const struct qkv_model *m, const char *what) {
+    if (!m->adapter) return QKV_OK;
+    return qkv_fail(m->ctx, QKV_ARGUMENT, "the model has an adapter; merge it or remove it before %s", what);
+}
+
+/* Embeddings, heads of scores, routers and experts have products of their own; those of a patch and a convolution are
+ * not layers of a transformer. */
+bool qkv_adapter_fits(const struct qkv_weight *weight) {
+    static const enum qkv_role roles[] = {
+        QKV_ROLE_ATTN_Q,   QKV_ROLE_ATTN_K,      QKV_ROLE_ATTN_V,    QKV_ROLE_ATTN_O,
+        QKV_ROLE_ATTN_Q_A, QKV_ROLE_ATTN_Q_B,    QKV_ROLE_CROSS_Q,   QKV_ROLE_CROSS_K,
+        QKV_ROLE_CROSS_V,  QKV_ROLE_CROSS_O,     QKV_ROLE_FFN_GATE,  QKV_ROLE_FFN_UP,
+        QKV_ROLE_FFN_DOWN, QKV_ROLE_SHARED_GATE, QKV_ROLE_SHARED_UP, QKV_ROLE_SHARED_DOWN};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (weight->role == roles[i]) return qkv_weight_only_multiplied(weight);
+    return false;
+}
+
+/* ---- making ------------------------------------------------------------------------------------------------------ */
+
+/* Takes the memory of the lists. */
+static enum qkv_status adapter_take(struct qkv_context *ctx, const struct qkv_adapted *adapted, size_t count,
+                                    const struct qkv_adapter_settings *settings, size_t weights,
+                                    struct qkv_model_adapter *a) {
+    a->settings = *settings;
+    a->settings.base = NULL;
+    a->settings.targets = qkv_copy_string(ctx, settings->targets ? settings->targets : "");
+    a->learned = qkv_allocate(ctx, weights, sizeof *a->learned);
+    a->list = qkv_allocate(ctx, count, sizeof *a->list); /* at most one operand for each weight */
+    a->parts = qkv_allocate(ctx, count, sizeof *a->parts);
+    a->operands = qkv_allocate(ctx, 2 * count, sizeof(struct qkv_tensor *));
+    a->adapted = qkv_allocate(ctx, count, sizeof *a->adapted);
+    a->part_count = count;
+    if (!a->settings.targets || !a->learned || !a->list || !a->parts || !a->operands || !a->adapted) return QKV_MEMORY;
+    memcpy(a->adapted, adapted, count * sizeof *adapted);
+    return QKV_OK;
+}
+
+/* Lists the weights of the adapter, and groups the parts by operand. */
+static enum qkv_status adapter_list(const struct qkv_weights *base, struct qkv_model_adapter *a,
+                                    struct qkv_weights *list) {
+    const struct qkv_tensor *before = NULL;
+    for (size_t i = 0; i < a->part_count; i++) {
+        const struct qkv_weight *weight = &base->list[a->adapted[i].weight];
+        struct qkv_adapter_part *part = &a->parts[i];
+        const size_t rank = a->adapted[i].rank;
+        part->first = weight->first_row;
+        part->scale = a->adapted[i].scale;
+        /* torch's kaiming_uniform_ with a = sqrt(5) */
+        qkv_weights_adapter(list, &part->a, weight, "A", rank, weight->columns,
+                            (float)(1 / sqrt((double)weight->columns)));
+        qkv_weights_adapter(list, &part->b, weight, "B", weight->rows, rank, 0);
+        a->operands[2 * i] = &part->a;
+        a->operands[2 * i + 1] = &part->b;
+        if (weight->part_of != before)
+            a->list[a->count++] = (struct qkv_adapter){
+                .parts = part, .operands = a->operands + 2 * i, .dropout = (float)a->settings.dropout};
+        a->list[a->count - 1].count++;
+        before = weight->part_of;
+    }
+    return list->status;
+}
+
+static enum qkv_status adapter_place(struct qkv_model *m, struct qkv_model_adapter *a, struct qkv_weights *list,
+                                     uint64_t seed) {
+    qkv_arena_measure(m->ctx, &a->arena, "adapter");
+    list->arena = &a->arena;
+    enum qkv_status status = qkv_weights_place(list);
+    if (status || m->planned) return status;
+    status = qkv_arena_create_numbers(m->ctx, &a->arena, a->arena.peak, "adapter");
+    if (!status) status = qkv_weights_place(list);
+    return status ? status : qkv_weights_start(list, seed);
+}
+
+/* Adds the finished adapter to the operands; the model's own weights become the frozen ones. */
+static void adapter_attach(struct qkv_model *m, struct qkv_model_adapter *a, struct qkv_weights *list) {
+    struct qkv_weights *base = &m->weights;
+    qkv_weights_drop_gradients(base);
+    qkv_arena_free(&m->gradients);
+    m->dirty = false;
+    for (size_t i = 0; i < base->count; i++) {
+        a->learned[i] = base->list[i].trainable;
+        base->list[i].trainable = false;
+    }
+    const struct qkv_adapted *first = a->adapted;
+    for (size_t i = 0; i < a->count; first += a->list[i++].count)
+        base->list[first->weight].part_of->operand.adapter = &a->list[i];
+    list->chosen = base->chosen + 1;
+    a->base = *base;
+    m->weights = *list;
+    m->adapter = a;
+}
+
+static void adapter_free(struct qkv_model_adapter *a) {
+    free(a->settings.targets);
+    free(a->settings.base);
+    free(a->learned);
+    free(a->list);
+    free(a->parts);
+    free(a->operands);
+    free(a->adapted);
+    qkv_arena_free(&a->arena);
+    free(a);
+}
+
+static enum qkv_status adapter_check(struct qkv_model *m) {
+    enum qkv_status status = qkv_model_check_own(m, "it cannot get an adapter");
+    if (!status) status = qkv_model_check_plain(m, "it gets another one");
+    if (status || !m->sharing.users) return status;
+    return qkv_fail(m->ctx, QKV_ARGUMENT,
+                    "the model is in use; free its sessions, passes and optimizers before it gets an adapter");
+}
+
+enum qkv_status qkv_model_adapt(struct qkv_model *m, const struct qkv_adapted *adapted, size_t count,
+                                const struct qkv_adapter_settings *settings, uint64_t seed) {
+    enum qkv_status status = adapter_check(m);
+    if (status) return status;
+    struct qkv_model_adapter *a = qkv_allocate(m->ctx, 1, sizeof *a);
+    struct qkv_weights list = {.ctx = m->ctx, .product = m->weights.product};
+    if (!a) return QKV_MEMORY;
+    status = adapter_take(m->ctx, adapted, count, settings, m->weights.count, a);
+    if (!status) status = adapter_list(&m->weights, a, &list);
+    if (!status) status = adapter_place(m, a, &list, seed);
+    if (!status) {
+        adapter_attach(m, a, &list);
+        return QKV_OK;
+    }
+    qkv_weights_free(&list);
+    adapter_free(a);
+    return status;
+}
+
+void qkv_model_drop_adapter(struct qkv_model *m) {
+    struct qkv_model_adapter *a = m->adapter;
+    if (!a) return;
+    const uint64_t chosen = m->weights.chosen;
+    qkv_weights_drop_gradients(&m->weights);
+    qkv_arena_free(&m->gradients);
+    m->dirty = false;
+    qkv_weights_free(&m->weights);
+    m->weights = a->base;
+    m->weights.chosen = chosen + 1;
+    for (size_t i = 0; i < m->weights.count; i++) m->weights.list[i].trainable = a->learned[i];
+    for (size_t i = 0; i < m->weights.tensor_count; i++) m->weights.tensors[i]->operand.adapter = NULL;
+    m->adapter = NULL;
+    adapter_free(a);
+}

@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Adapters on the command line: trained, resumed, used, merged, and refused.
+# labels: numeric
+. "$(dirname "$0")/common.sh"
+make_text 200 >text.txt
+tac text.txt >other.txt
+make_spec
+try 0 train base 5 --quiet
+try 0 "$QKV" export base --to huggingface --family gpt2 --dtype f32 --out published
+lora=rank=4,alpha=8,targets=o,down
+
+# ---- trained, resumed, used, merged ----
+adapt() { # adapt OUT STEPS [OPTIONS]
+    local out=$1 steps=$2
+    shift 2
+    try 0 "$QKV" train --from base --data other.txt --lora "$lora" --rate 1e-2 --warmup 0 --steps "$steps" \
+        --eval-every 4 --out "$out" "$@"
+}
+adapt whole 12
+has err 'the adapters of 4 matrices'
+[ -e whole/model.safetensors ] && fail "the run has written the whole model"
+adapt cut 12 --save-every 4 --keep 3
+try 0 "$QKV" train --resume cut/checkpoint-8.safetensors --quiet
+try 0 cmp whole/adapter_model.safetensors cut/adapter_model.safetensors
+loss_of() { # loss_of MODEL [OPTIONS]
+    try 0 "$QKV" eval "$@" --data other.txt --precision fp32 --json
+    sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' out
+}
+before=$(loss_of base)
+after=$(loss_of base --adapter whole)
+awk -v a="$before" -v b="$after" 'BEGIN { exit !(a - b > 0.01) }' || fail "the loss was $before and is $after"
+try 0 "$QKV" export base --adapter whole --dtype f32 --out merged
+merged=$(loss_of merged)
+awk -v a="$after" -v b="$merged" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' ||
+    fail "the loss is $after, and $merged when the adapter is merged"
+for command in "generate base --prompt to -n 3 --temp 0" "embed base word --text"; do
+    # shellcheck disable=SC2086 # words of the command
+    try 0 "$QKV" $command --adapter whole
+done
+try 0 "$QKV" train --from published --data other.txt --lora rank=2,targets=mlp.c_fc,attn.c_proj --warmup 0 --steps 2 \
+    --out named
+has named/adapter_config.json '"c_fc"'
+has named/adapter_config.json '"fan_in_fan_out": true'
+try 0 "$QKV" eval published --adapter named --data other.txt
+
+# ---- refused ----
+bad() { # bad CODE LORA PATTERN [OPTIONS]
+    local code=$1 text=$2 pattern=$3
+    shift 3
+    refuse "$code" "$pattern" "$QKV" train --from base --data other.txt --lora "$text" --warmup 0 --steps 2 --out bad \
+        "$@"
+    [ -e bad ] && fail "$text has left a folder"
+}
+bad 2 rank=0 'rank is "0"'
+bad 2 nothing 'is no setting'
+bad 1 rank=4,targets=nothing 'no weight of the model has the name nothing'
+bad 1 targets=embed.token 'cannot have an adapter'
+bad 2 rank=4 '--dropout has no place' --dropout 0.1
+bad 2 rank=4 '--new-head has no place' --new-head
+refuse 1 'holds several weights in one matrix' \
+    "$QKV" train --from published --data other.txt --lora targets=q --warmup 0 --steps 2 --out bad
+refuse 2 'which one with --from' \
+    "$QKV" train --spec spec.json --data other.txt --lora rank=4 --warmup 0 --steps 2 --out bad
+refuse 1 'has an adapter and no model' "$QKV" generate whole --prompt to
+refuse 1 'adapter_config.json' "$QKV" generate base --adapter base --prompt to
+# another model, of the same shapes and of others
+try 0 train twin 6 --quiet --seed 5
+refuse 1 'was trained for another model' "$QKV" eval twin --adapter whole --data other.txt
+try 0 "$QKV" eval twin --adapter whole --data other.txt --ignore-digest
+try 0 train wide 3 --quiet --set d_model=64
+refuse 1 'is for another model' "$QKV" eval wide --adapter whole --data other.txt
+damage() { # damage KEY VALUE PATTERN: the adapter's settings with another value
+    rm -rf damaged
+    cp -r whole damaged
+    sed -i "s/\"$1\": [^,]*/\"$1\": $2/" damaged/adapter_config.json
+    refuse 1 "$3" "$QKV" eval base --adapter damaged --data other.txt
+}
+damage peft_type '"LOHA"' 'peft_type'
+damage use_dora true 'use_dora'
+damage bias '"all"' 'bias'
+damage r 3 'need \(3, '
+damage r '"many"' 'r is "many"'
+damage lora_alpha 1e99 'lora_alpha'
+damage lora_dropout 2 'lora_dropout'
+head -c 100 whole/adapter_model.safetensors >damaged/adapter_model.safetensors
+cp whole/adapter_config.json damaged
+refuse 1 'adapter_model.safetensors' "$QKV" eval base --adapter damaged --data other.txt
+finish

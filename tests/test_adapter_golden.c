@@ -1,0 +1,168 @@
+/* Adapters beside PEFT (tests/golden/adapter, which make/adapter_cases.py made): its file loads, training it with the
+ * same batches has the same losses, and the file that PEFT wrote at the end gives the same logits. */
+/* labels: numeric */
+#include "test.h"
+
+#include "io/adapter_files.h"
+#include "io/safetensors.h"
+
+#define CASES TEST_SOURCE_DIR "/tests/golden/adapter/"
+enum { B = 3, T = 10, BATCH = B * T };
+
+static const struct {
+    const char *name, *base;
+} cases[] = {{"llama", TEST_SOURCE_DIR "/tests/golden/hf/llama_bf16"},
+             {"qwen3", CASES "qwen3/base"},
+             {"bert", CASES "bert/base"}};
+
+struct golden {
+    struct qkv_context *ctx;
+    struct qkv_tensors *file;
+    struct qkv_model *model;
+};
+
+static void golden_begin(struct golden *g, size_t i, const char *adapter, bool fp32) {
+    char path[512];
+    struct qkv_context_options options = {.size = sizeof options, .precision = fp32 ? QKV_FP32 : QKV_PRECISION_AUTO};
+    assert_int_equal(qkv_context_create(&g->ctx, &options), QKV_OK);
+    snprintf(path, sizeof path, CASES "%s/case.safetensors", cases[i].name);
+    assert_ok(g->ctx, qkv_tensors_open(g->ctx, path, &g->file));
+    assert_ok(g->ctx, qkv_model_load(g->ctx, cases[i].base, &g->model));
+    snprintf(path, sizeof path, CASES "%s/%s", cases[i].name, adapter);
+    assert_ok(g->ctx, qkv_adapter_load(g->model, path));
+}
+
+static void golden_end(struct golden *g) {
+    qkv_model_free(g->model);
+    qkv_tensors_close(g->file);
+    qkv_context_free(g->ctx);
+}
+
+static const void *golden_data(const struct golden *g, const char *name, size_t step) {
+    const struct qkv_array *array = qkv_tensors_find(g->file, name);
+    assert_non_null(array);
+    return (const char *)array->data + step * BATCH * sizeof(int32_t);
+}
+
+/* The precision of the losses is that of fp32. */
+static void losses_of_training_are_those_of_peft(void **state) {
+    (void)state;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct golden g;
+        struct qkv_pass *pass;
+        struct qkv_optimizer *optimizer;
+        golden_begin(&g, i, "start", true);
+        struct qkv_optimizer_options options = qkv_optimizer_defaults();
+        options.weight_decay = 0.05;
+        assert_ok(g.ctx, qkv_pass_create(g.model,
+                                         &QKV_OPTIONS(qkv_pass_options, .B = B, .T = T, .train = true, .dropout = true),
+                                         &pass));
+        assert_ok(g.ctx, qkv_optimizer_create(g.model, &options, &optimizer));
+        const struct qkv_array *losses = qkv_tensors_find(g.file, "out.losses");
+        double first = 0, last = 0;
+        for (size_t step = 0; step < losses->shape[0]; step++) {
+            const struct qkv_batch batch = {
+                .B = B, .T = T, .ids = golden_data(&g, "in.ids", step), .targets = golden_data(&g, "in.targets", step)};
+            assert_ok(g.ctx, qkv_pass_forward(pass, &batch));
+            last = qkv_pass_loss(pass, NULL);
+            if (!step) first = last;
+            const double want = ((const double *)losses->data)[step];
+            if (!(fabs(last - want) <= 1e-4))
+                fail_msg("%s, step %zu: the loss is %.6f, that of PEFT %.6f", cases[i].name, step, last, want);
+            assert_ok(g.ctx, qkv_pass_backward(pass));
+            assert_ok(g.ctx, qkv_optimizer_step(optimizer, 1e-2, 1));
+        }
+        assert_true(last < first - 0.05);
+        qkv_optimizer_free(optimizer);
+        qkv_pass_free(pass);
+        golden_end(&g);
+    }
+}
+
+static void check_logits(const struct golden *g, size_t i, double limit) {
+    struct qkv_pass *pass;
+    assert_ok(g->ctx, qkv_pass_create(g->model, &QKV_OPTIONS(qkv_pass_options, .B = B, .T = T, .logits = true), &pass));
+    const struct qkv_batch batch = {.B = B, .T = T, .ids = golden_data(g, "in.ids", 0)};
+    assert_ok(g->ctx, qkv_pass_forward(pass, &batch));
+    const struct qkv_array have = qkv_pass_output(pass), *want = qkv_tensors_find(g->file, "out.logits");
+    const size_t n = qkv_array_elements(want);
+    double error = 0, norm = 0;
+    assert_int_equal(qkv_array_elements(&have), n);
+    for (size_t k = 0; k < n; k++) {
+        const double a = (double)((const float *)have.data)[k], b = (double)((const float *)want->data)[k];
+        error += (a - b) * (a - b);
+        norm += b * b;
+    }
+    if (!(sqrt(error) <= limit * sqrt(norm))) fail_msg("%s: %g of %g", cases[i].name, sqrt(error), sqrt(norm));
+    qkv_pass_free(pass);
+}
+
+static void logits_of_files_of_peft_are_equal(void **state) {
+    (void)state;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct golden g;
+        golden_begin(&g, i, "end", true);
+        check_logits(&g, i, 1e-5);
+        golden_end(&g);
+        golden_begin(&g, i, "end", false);
+        check_logits(&g, i, qkv_context_precision(g.ctx) == QKV_FP32 ? 1e-5 : 5e-2);
+        golden_end(&g);
+    }
+}
+
+static void a_merged_adapter_gives_the_same_logits(void **state) {
+    (void)state;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct golden g;
+        golden_begin(&g, i, "end", true);
+        assert_ok(g.ctx, qkv_adapter_merge(g.model));
+        assert_int_equal(qkv_adapter_remove(g.model), QKV_ARGUMENT);
+        check_logits(&g, i, 1e-5);
+        golden_end(&g);
+    }
+}
+
+/* What qkv writes is what it read. */
+static void files_are_written_as_they_were_read(void **state) {
+    (void)state;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct golden g;
+        struct qkv_tensors *a, *b;
+        char path[512], folder[64];
+        golden_begin(&g, i, "end", true);
+        snprintf(folder, sizeof folder, "adapter_%s", cases[i].name);
+        if (!strcmp(cases[i].name, "qwen3")) { /* has several ranks */
+            assert_int_equal(qkv_adapter_save(g.model, NULL, folder), QKV_SPEC);
+            golden_end(&g);
+            continue;
+        }
+        assert_ok(g.ctx, qkv_adapter_save(g.model, NULL, folder));
+        snprintf(path, sizeof path, "%s/" QKV_ADAPTER_WEIGHTS_FILE, folder);
+        assert_ok(g.ctx, qkv_tensors_open(g.ctx, path, &b));
+        snprintf(path, sizeof path, CASES "%s/end/" QKV_ADAPTER_WEIGHTS_FILE, cases[i].name);
+        assert_ok(g.ctx, qkv_tensors_open(g.ctx, path, &a));
+        assert_int_equal(qkv_tensors_count(a), qkv_tensors_count(b));
+        for (size_t k = 0; k < qkv_tensors_count(a); k++) {
+            const struct qkv_array *x = qkv_tensors_at(a, k), *y = qkv_tensors_find(b, x->name);
+            assert_non_null(y);
+            assert_int_equal(x->bytes, y->bytes);
+            assert_memory_equal(x->data, y->data, x->bytes);
+        }
+        qkv_tensors_close(a);
+        qkv_tensors_close(b);
+        assert_ok(g.ctx, qkv_adapter_remove(g.model));
+        assert_ok(g.ctx, qkv_adapter_load(g.model, folder));
+        check_logits(&g, i, 1e-5);
+        golden_end(&g);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_of_training_are_those_of_peft),
+        cmocka_unit_test(logits_of_files_of_peft_are_equal),
+        cmocka_unit_test(a_merged_adapter_gives_the_same_logits),
+        cmocka_unit_test(files_are_written_as_they_were_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
