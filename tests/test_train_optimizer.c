@@ -132,6 +132,7 @@ static void twenty_steps_are_those_of_the_reference(void **state) {
 /* One element's history in double. */
 struct element {
     double w, m, v;
+    bool uncertain; /* lion: fp32 may have the other sign */
 };
 
 static void step_element(struct element *e, const struct qkv_optimizer_options *o, double decay, double g, int t) {
@@ -143,6 +144,7 @@ static void step_element(struct element *e, const struct qkv_optimizer_options *
     }
     if (o->kind == QKV_OPTIMIZER_LION) {
         const double direction = o->beta1 * e->m + (1 - o->beta1) * g;
+        e->uncertain |= fabs(direction) < 1e-6 * (fabs(e->m) + fabs(g)) && direction != 0;
         e->w -= rate * ((direction > 0) - (direction < 0) + decay * e->w);
         e->m = o->beta2 * e->m + (1 - o->beta2) * g;
         return;
@@ -216,7 +218,7 @@ static void every_parameter_follows_the_formula(void **state) {
         assert_int_equal(qkv_optimizer_moments(optimizer),
                          kind == QKV_OPTIMIZER_SGD || kind == QKV_OPTIMIZER_LION ? 1 : 2);
         struct element *history[64];
-        size_t P = qkv_model_parameters(b.model), most = 0;
+        size_t P = qkv_model_parameters(b.model), most = 0, uncertain = 0;
         assert_true(P <= 64);
         for (size_t i = 0; i < P; i++) {
             history[i] = calloc(elements(&b, i), sizeof **history);
@@ -244,6 +246,8 @@ static void every_parameter_follows_the_formula(void **state) {
         for (size_t i = 0; i < P; i++) {
             double worst = 0;
             for (size_t j = 0; j < elements(&b, i); j++) {
+                uncertain += history[i][j].uncertain;
+                if (history[i][j].uncertain) continue;
                 double d = fabs((double)test_weights(b.model, i)[j] - history[i][j].w);
                 if (!(d <= worst)) worst = d;
             }
@@ -251,6 +255,7 @@ static void every_parameter_follows_the_formula(void **state) {
             assert_true(worst < 1e-6);
             free(history[i]);
         }
+        assert_true(uncertain <= 10); /* of more than 100,000 signs */
         qkv_optimizer_free(optimizer);
         free_bench(&b);
     }
