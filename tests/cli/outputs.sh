@@ -56,6 +56,7 @@ for command in $commands; do
         "--out FILE") outputs="$outputs $option" ;;
         "--out "* | "--tensorboard "*) folders="$folders $option" ;;
         "--output FOLDER") ;; # another name of --out
+        "--adapter FOLDER") inputs="$inputs $option=MODEL" ;;
         "--output FILE" | "--json FILE" | "--csv FILE") outputs="$outputs $option" ;;
         *" FILE" | *" FILE..." | *" MODEL" | *" RUN" | "--tokenizer "* \
             | "--source-tokenizer "*) inputs="$inputs $option=$argument" ;;

@@ -27,6 +27,7 @@ cat >not_run <<'END'
 2|scripts/bench-peers|it installs other libraries; scripts.sh runs it with peers that are not real
 1|scripts/bench-peers --only numpy,torch --rows attention|it installs other libraries
 1|scripts/bench-peers build/qkv --rounds 9 --json all.json|it installs other libraries
+1|scripts/bench-serve MODEL|it installs another server; scripts.sh runs it with one that is not real
 2|make bench|minutes; bench.sh runs the benchmark
 1|make bench BENCH_FLAGS="--full --json all.json"|hours; bench.sh runs the benchmark
 1|make style|it looks at what has changed since the last commit; make test runs it
@@ -157,6 +158,7 @@ fixture --preset bert-tiny --data book.txt --out enc
 fixture --preset g2p --pairs train.tsv --out g2p
 fixture --preset text-classifier --labeled train.tsv --out topic
 fixture --preset bert-tiny --set head.kind=classify_tokens --labeled train.conll --out tagger
+try 0 "$QKV" train --from run --lora rank=2,targets=q,v --data book.txt --steps 2 --batch 2 --quiet --out adapter
 printf '{%% for m in messages %%}{{ m.role }}: {{ m.content }}\n{%% endfor %%}' >chat.jinja
 cp chat.jinja run/chat_template.jinja
 printf '[{"role": "user", "content": "Hello"}]\n' >talk.json

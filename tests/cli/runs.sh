@@ -112,7 +112,7 @@ config 1 'config.json is not valid JSON: .* duplicate object key near .*"steps"'
 config 1 'config.json: steps must be a whole number' '{"data": "text.txt", "steps": "5"}'
 config 1 'steps is 0; it must be from 1 to .*, at config.json' '{"data": "text.txt", "steps": 0}'
 config 1 'config.json' '{"data": "text.txt"'
-config 1 'momentum is given, but only the optimizer sgd has one' '{"data": "text.txt", "momentum": 0.5}'
+config 1 'momentum is given, but only the optimizers sgd and muon have one' '{"data": "text.txt", "momentum": 0.5}'
 config 2 'name a file to train on' '{"steps": 5}'
 refuse 1 'cannot read missing.json' "$QKV" train --spec spec.json --config missing.json --out refused
 refuse 2 '--resume uses the options of the run; leave --config out' "$QKV" train --resume small --config small.json
