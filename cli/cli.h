@@ -271,10 +271,9 @@ struct cli_common {
     CLI_COMMON(type), CLI_PRECISION(type), CLI_MAP(type), CLI_IGNORE_MEMORY(type), CLI_IGNORE_DIGEST(type)
 /* For commands that use a trained model. */
 #define CLI_ADAPTER(type)                                                                                              \
-    {                                                                                                                  \
-        CLI_MODEL_READ, 0, "adapter", "FOLDER", offsetof(type, common.adapter),                                        \
-            .help = "adapter of the model (LoRA): the folder of a run with --lora, or of PEFT", .before = "none"       \
-    }
+    CLI_COMMON_ROW(CLI_MODEL_READ, type, adapter, "FOLDER",                                                            \
+                   .help = "adapter of the model (LoRA): the folder of a run with --lora, or of PEFT",                 \
+                   .before = "none")
 /* Ends of "--name has no effect: ..." that several commands use. */
 #define CLI_WHY_FOLDER "a folder has its own model; it is for --preset and --spec"
 #define CLI_WHY_FRESH  "a fresh model has no weights to check; it is for model folders"

@@ -302,6 +302,10 @@ int cli_finish(int code) {
     errno = 0;
     bool bad = ferror(stdout) != 0;
     if (fflush(stdout) != 0) bad = true;
+    if (bad && !errno) { /* an earlier write failed: one more byte says why */
+        clearerr(stdout);
+        if (putchar('\n') != EOF) fflush(stdout);
+    }
     return bad && code == CLI_DONE ? fail_output(errno) : code;
 }
 

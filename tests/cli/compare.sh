@@ -36,8 +36,8 @@ refuse 1 'no variant can be built: gqa:3: .*kv_heads' compare x --axis kv=gqa:3
 refuse 2 'has no option --pairs' "$QKV" compare --pairs text.txt --axis kv=mha,mqa --out x
 refuse 2 'decoder.layer; did you mean layers' compare x --axis decoder.layer=1,2
 refuse 1 'warmup has no effect: the axis warmup gives it other values' compare x --axis warmup=0,5 --warmup 2
-refuse 1 'momentum has no effect in any variant: only the optimizers sgd and muon have one' compare x --axis kv=mha,mqa \
-    --momentum 0.5
+refuse 1 'momentum has no effect in any variant: only the optimizers sgd and muon have one' compare x \
+    --axis kv=mha,mqa --momentum 0.5
 refuse 2 'momentum has no effect in any variant' "$QKV" compare --data text.txt --axis momentum=0,0.5 --out x
 refuse 2 'setting "position.theta=500" has no effect in any variant' \
     "$QKV" compare --data text.txt --out x --axis position=learned,alibi --set position.theta=500
