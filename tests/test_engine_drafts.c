@@ -162,6 +162,7 @@ static void guesses_of_a_model_change_no_answer(void **state) {
             size_t accepted = 0;
             for (size_t v = 0; v < TEST_COUNT(ways); v++) {
                 struct qkv_engine_state s;
+                if (k && (i || v % 2 == 0)) continue;
                 check_way(m,
                           &QKV_OPTIONS(qkv_engine_options, .drafts = ways[v].drafts, .rows = ways[v].rows,
                                        .pages = ways[v].pages, .step = ways[v].step, .draft = drafts[k]),
