@@ -247,7 +247,7 @@ static int batch_work(struct cli_batch *b, const struct arguments *a) {
 static int batch_model(struct cli_batch *b, const struct arguments *a, const char *path) {
     int code = cli_open(&a->common, &b->api.ctx);
     if (!code) code = cli_load(&a->common, b->api.ctx, path, &b->api.model);
-    if (!code && a->draft) code = cli_load(&a->common, b->api.ctx, a->draft, &b->draft);
+    if (!code && a->draft) code = cli_load_second(&a->common, b->api.ctx, a->draft, &b->draft);
     if (!code) code = batch_engine(b, a, path);
     if (!code) code = cli_batch_output(b, a->force);
     return code ? code : batch_work(b, a);

@@ -320,6 +320,9 @@ int cli_open_model(const struct cli_common *common, struct qkv_context *ctx, con
 int cli_load_opened(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
                     struct qkv_opening *opening, struct qkv_model **model);
 int cli_load(const struct cli_common *common, struct qkv_context *ctx, const char *folder, struct qkv_model **model);
+/* The same without the adapter, which is the first model's. */
+int cli_load_second(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
+                    struct qkv_model **model);
 /* Whether --precision is auto, or not given. */
 bool cli_asks_record(const struct cli_common *common);
 /* Prints a message if the context multiplies bf16 as fp32. `run`: the run whose record asks for bf16; NULL: the

@@ -385,7 +385,7 @@ static int eval_load(struct qkv_context *ctx, const struct arguments *a, const c
     struct qkv_opening *first = NULL, *second = NULL;
     int code = cli_open_model(&a->common, ctx, folder, &first);
     if (code == CLI_DONE && a->against) code = cli_open_model(&a->common, ctx, a->against, &second);
-    struct cli_common plain = a->common; /* an adapter is the first one's */
+    struct cli_common plain = a->common; /* the adapter is the first one's */
     plain.adapter = NULL;
     if (code == CLI_DONE)
         code = eval_fill(ctx, a, &a->common, folder, first, second ? qkv_opening_plan(second) : NULL, model);

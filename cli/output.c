@@ -284,6 +284,13 @@ int cli_load(const struct cli_common *common, struct qkv_context *ctx, const cha
     return code;
 }
 
+int cli_load_second(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
+                    struct qkv_model **model) {
+    struct cli_common plain = *common;
+    plain.adapter = NULL;
+    return cli_load(&plain, ctx, folder, model);
+}
+
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
 const char *cli_error_text(int error) {

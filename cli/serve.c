@@ -182,7 +182,7 @@ static int serve_load(struct cli_server *s, struct cli_served *m) {
     sampling.seed = 0;
     int code = cli_open(&o->common, &api->ctx);
     if (!code) code = cli_load(&o->common, api->ctx, m->path, &m->model);
-    if (!code && o->draft) code = cli_load(&o->common, api->ctx, o->draft, &m->draft);
+    if (!code && o->draft) code = cli_load_second(&o->common, api->ctx, o->draft, &m->draft);
     if (!code) code = cli_talk_begin(&o->set, &api->style);
     if (!code && qkv_model_tokenizer(m->model)) code = cli_talk_open(api->ctx, m->path, o->template, &api->style);
     if (!code) code = cli_open(&o->common, &m->reader.ctx);

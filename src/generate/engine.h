@@ -202,6 +202,9 @@ void qkv_engine_search_step(struct qkv_engine *engine, struct qkv_engine_job *jo
 /* ---- guesses (engine_draft.c) ---- */
 /* Fails if the draft model cannot guess for the engine's model. */
 enum qkv_status qkv_engine_draft_check(struct qkv_engine *engine);
+/* Drops what the draft model has read of an answer's guesses; called before every step, while no later token can have
+ * taken the place of a guess. */
+void qkv_engine_draft_drop(struct qkv_engine *engine, const struct qkv_engine_answer *answer);
 /* Guesses tokens that follow the answers that make tokens, and writes them after their ids. */
 enum qkv_status qkv_engine_draft(struct qkv_engine *engine);
 

@@ -62,8 +62,12 @@ enum qkv_status qkv_engine_draft_check(struct qkv_engine *e) {
     return draft_check_tokens(e);
 }
 
+void qkv_engine_draft_drop(struct qkv_engine *e, const struct qkv_engine_answer *a) {
+    if (e->draft && e->draft->reached[a->row] >= a->count) qkv_decoder_shorten(e->draft, a->row, a->count - 1);
+}
+
 /* Begins to list what the draft model reads: the tokens of the rows that it has not read, as far as they fit into a
- * step. Positions whose guesses were wrong are dropped. */
+ * step. */
 static void draft_list(struct qkv_engine *e) {
     struct qkv_decoder *d = e->draft;
     size_t n = 0;
@@ -71,7 +75,6 @@ static void draft_list(struct qkv_engine *e) {
         struct qkv_engine_answer *a = e->rows[r];
         e->counts[r] = 0;
         if (!a || !a->made || a->job->search || a->undrafted || !draft_most(e, a)) continue;
-        if (d->reached[r] >= a->count) qkv_decoder_shorten(d, r, a->count - 1);
         const size_t from = d->reached[r];
         a->undrafted = a->count + e->drafts > d->capacity;
         for (size_t k = from; k < a->count && !a->undrafted && n < e->step; k++) {

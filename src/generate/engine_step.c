@@ -342,6 +342,7 @@ static enum qkv_status step_guess(struct qkv_engine *e) {
     for (size_t r = 0; r < e->row_count; r++) {
         if (!e->rows[r]) continue;
         e->rows[r]->drafted = 0;
+        qkv_engine_draft_drop(e, e->rows[r]);
         prompts = prompts || unread(e, e->rows[r]) > 1;
     }
     return prompts ? QKV_OK : qkv_engine_draft(e);

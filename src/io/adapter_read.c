@@ -78,6 +78,13 @@ static enum qkv_status config_check(const struct adapter_reading *r) {
     json_t *value;
     if (!type || strcmp(type, "LORA") != 0) return config_refuse(r, "peft_type", "\"LORA\"");
     if (bias && strcmp(bias, "none") != 0) return config_refuse(r, "bias", "\"none\"");
+    static const char *const patterns[] = {"rank_pattern", "alpha_pattern"};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        value = json_object_get(r->root, patterns[i]);
+        if (!value_is_empty(value) && !json_is_object(value)) return config_refuse(r, patterns[i], "objects");
+    }
+    value = json_object_get(r->root, "use_rslora");
+    if (!value_is_empty(value) && !json_is_true(value)) return config_refuse(r, "use_rslora", "true and false");
     if (!config_start_is_plain(json_object_get(r->root, "init_lora_weights")))
         return config_refuse(r, "init_lora_weights",
                              "true, false, \"gaussian\", \"eva\" and \"orthogonal\" (others change the base)");
@@ -109,9 +116,10 @@ static enum qkv_status config_read(struct adapter_reading *r) {
     if (!rank) r->settings.rank = 8;
     if (rank && !(json_is_integer(rank) && json_integer_value(rank) >= 1 && json_integer_value(rank) <= 1 << 14))
         return config_refuse(r, "r", "whole numbers from 1 to 16384");
-    if (!(fabs(r->settings.alpha) <= 1e6)) return config_refuse(r, "lora_alpha", "numbers up to 1000000");
+    if ((alpha && !json_is_number(alpha)) || !(fabs(r->settings.alpha) <= 1e6))
+        return config_refuse(r, "lora_alpha", "numbers up to 1000000");
     r->settings.dropout = json_number_value(dropout);
-    if (!(r->settings.dropout >= 0 && r->settings.dropout < 1))
+    if (!(value_is_empty(dropout) || json_is_number(dropout)) || !(r->settings.dropout >= 0 && r->settings.dropout < 1))
         return config_refuse(r, "lora_dropout", "numbers from 0 and less than 1");
     r->settings.rank_stabilised = json_is_true(json_object_get(r->root, "use_rslora"));
     return QKV_OK;

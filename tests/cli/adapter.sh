@@ -82,7 +82,18 @@ damage r 3 'need \(3, '
 damage r '"many"' 'r is "many"'
 damage lora_alpha 1e99 'lora_alpha'
 damage lora_dropout 2 'lora_dropout'
+damage lora_dropout '"0.1"' 'lora_dropout is "0.1"'
+damage lora_alpha '"16"' 'lora_alpha is "16"'
+damage use_rslora '"yes"' 'use_rslora is "yes"'
+damage use_dora 'false, "rank_pattern": 3' 'rank_pattern is 3'
 head -c 100 whole/adapter_model.safetensors >damaged/adapter_model.safetensors
 cp whole/adapter_config.json damaged
 refuse 1 'adapter_model.safetensors' "$QKV" eval base --adapter damaged --data other.txt
+# The adapter is the model's, not that of the model that guesses.
+echo '{"prompt": "to", "max_tokens": 8, "temperature": 0}' >requests.jsonl
+answer() { # answer OPTIONS: the text of the one request
+    try 0 "$QKV" batch base --input requests.jsonl --output answers.jsonl --force "$@"
+    grep -oE '"text": "([^"\\]|\\.)*"' answers.jsonl
+}
+same "$(answer --adapter whole --draft wide)" "$(answer --adapter whole)" "an answer with an adapter and guesses"
 finish
