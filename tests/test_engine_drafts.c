@@ -140,8 +140,17 @@ static void guesses_change_no_answer_of_stored_weights(void **state) {
     }
 }
 
+/* A draft model without a tokenizer, which knows the first tokens alone. */
+static struct qkv_model *make_short(struct qkv_context *ctx) {
+    char json[400];
+    snprintf(json, sizeof json,
+             "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 12, \"d_model\": 32, \"context\": %d, %s}", PAIR_CONTEXT,
+             small);
+    return fixture_model(ctx, json, NULL, 0, 7, 0.25);
+}
+
 /* Draft models: the model itself, whose guesses are right where answers are not drawn; another one; one that reads
- * fewer positions; and one that has too few pages. */
+ * fewer positions; one that does not know all tokens; and engines that have too few pages. */
 static void guesses_of_a_model_change_no_answer(void **state) {
     (void)state;
     static const char *const caches[] = {NULL, "q8_0"};
@@ -152,12 +161,17 @@ static void guesses_of_a_model_change_no_answer(void **state) {
     for (size_t i = 0; i < TEST_COUNT(caches); i++) {
         struct qkv_context *ctx = pair_context(i ? 1 : 2);
         struct qkv_model *m = pair_model_of(ctx, llama, caches[i]);
-        struct qkv_model *drafts[] = {m, pair_model_of(ctx, small, NULL), pair_model_of(ctx, small, NULL)};
+        struct qkv_model *drafts[] = {m, pair_model_of(ctx, small, NULL), pair_model_of(ctx, small, NULL),
+                                      make_short(ctx)};
         const struct qkv_engine_state without = run(m, &QKV_OPTIONS(qkv_engine_options, .rows = 1, .step = 100), plain);
         static struct heard packs[REQUESTS][ANSWERS];
         run(drafts[1], &QKV_OPTIONS(qkv_engine_options, .rows = 1), packs); /* packs its weights */
         run(drafts[2], &QKV_OPTIONS(qkv_engine_options, .rows = 1), packs);
         drafts[2]->spec.context = 60;
+        struct qkv_session *reads;
+        assert_ok(ctx, qkv_session_create(drafts[3], NULL, &reads));
+        assert_ok(ctx, qkv_session_append(reads, &(int32_t){1}, 1)); /* packs its weights */
+        qkv_session_free(reads);
         for (size_t k = 0; k < TEST_COUNT(drafts); k++) {
             size_t accepted = 0;
             for (size_t v = 0; v < TEST_COUNT(ways); v++) {
@@ -174,7 +188,7 @@ static void guesses_of_a_model_change_no_answer(void **state) {
             }
             if (!k) assert_true(accepted > 0);
         }
-        qkv_model_free(drafts[1]), qkv_model_free(drafts[2]);
+        for (size_t k = 1; k < TEST_COUNT(drafts); k++) qkv_model_free(drafts[k]);
         qkv_model_free(m);
         qkv_context_free(ctx);
     }
