@@ -135,20 +135,22 @@ static int train_interrupted(struct qkv_trainer *trainer, struct cli_progress *p
 /* Prints a command that uses what was trained. */
 static void train_suggest(struct cli_progress *progress, const char *folder, const struct qkv_train_options *options,
                           bool words) {
-    if (options->lora)
-        cli_progress_line(progress, "it is used with its model: %s --adapter %s", options->from, folder);
-    else if (options->pairs)
-        cli_progress_line(progress, "try: %s translate %s \"a source\"", cli_program, folder);
+    const bool lora = options->lora != NULL;
+    const char *model = lora ? options->from : folder, *with = lora ? " --adapter " : "", *adapter = lora ? folder : "";
+    if (options->pairs)
+        cli_progress_line(progress, "try: %s translate %s%s%s \"a source\"", cli_program, model, with, adapter);
     else if (options->labeled)
-        cli_progress_line(progress, "try: %s classify %s \"a %s\"", cli_program, folder, words ? "sentence" : "text");
+        cli_progress_line(progress, "try: %s classify %s%s%s \"a %s\"", cli_program, model, with, adapter,
+                          words ? "sentence" : "text");
     else if (options->examples)
-        cli_progress_line(progress, "try: %s eval %s --examples FILE", cli_program, folder);
+        cli_progress_line(progress, "try: %s eval %s%s%s --examples FILE", cli_program, model, with, adapter);
     else if (options->task && !strcmp(options->task, "mlm"))
-        cli_progress_line(progress, "try: %s fill %s \"a text with a <mask> in it\"", cli_program, folder);
+        cli_progress_line(progress, "try: %s fill %s%s%s \"a text with a <mask> in it\"", cli_program, model, with,
+                          adapter);
     else if (options->lines)
-        cli_progress_line(progress, "try: %s generate %s --temp 0", cli_program, folder);
+        cli_progress_line(progress, "try: %s generate %s%s%s --temp 0", cli_program, model, with, adapter);
     else
-        cli_progress_line(progress, "try: %s generate %s -n 300", cli_program, folder);
+        cli_progress_line(progress, "try: %s generate %s%s%s -n 300", cli_program, model, with, adapter);
 }
 
 /* `before`: seconds before the first step. */

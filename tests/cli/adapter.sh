@@ -18,6 +18,9 @@ adapt() { # adapt OUT STEPS [OPTIONS]
 }
 adapt whole 12
 has err 'the adapters of 4 matrices'
+suggested=$(sed -n 's/^try: //p' err)
+has err '^try: .*qkv generate [^ ]*base --adapter whole -n 300$'
+try 0 $suggested
 [ -e whole/model.safetensors ] && fail "the run has written the whole model"
 adapt cut 12 --save-every 4 --keep 3
 try 0 "$QKV" train --resume cut/checkpoint-8.safetensors --quiet
