@@ -55,9 +55,9 @@ build: deps-command
 	@$(CONFIGURE) $(BUILD) -DQKV_KERNELS=all $(COMPILER) $(CMAKE_FLAGS)
 	@$(MAKE_IN) $(BUILD) $(JOBS) product
 
-# Builds the command alone. A new build folder gets only the kernels of this machine.
+# Builds the command alone. A new build folder gets only the best kernels of this machine.
 demo: deps-command
-	@$(CONFIGURE) $(BUILD) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DQKV_KERNELS=native) \
+	@$(CONFIGURE) $(BUILD) $(if $(wildcard $(BUILD)/CMakeCache.txt),,-DQKV_KERNELS=best) \
 		$(COMPILER) $(CMAKE_FLAGS)
 	@$(MAKE_IN) $(BUILD) $(JOBS) qkv
 	@QKV=$(QKV) scripts/demo
@@ -82,12 +82,12 @@ test-slow: tests
 	@cd $(BUILD) && $(CTEST)
 
 sanitize: deps
-	@$(CONFIGURE) $(SANITIZE) -DQKV_SANITIZE=ON -DQKV_BENCH=OFF -DQKV_KERNELS=runnable $(COMPILER) $(CMAKE_FLAGS)
+	@$(CONFIGURE) $(SANITIZE) -DQKV_SANITIZE=ON -DQKV_BENCH=OFF -DQKV_KERNELS=native $(COMPILER) $(CMAKE_FLAGS)
 	@$(MAKE_IN) $(SANITIZE) $(JOBS) all
 	@cd $(SANITIZE) && $(CTEST) -LE '$(WITHOUT)'
 
 sanitize-threads: deps
-	@$(CONFIGURE) $(THREADS) -DQKV_SANITIZE_THREADS=ON -DQKV_BENCH=OFF -DQKV_KERNELS=native \
+	@$(CONFIGURE) $(THREADS) -DQKV_SANITIZE_THREADS=ON -DQKV_BENCH=OFF -DQKV_KERNELS=best \
 		-DCMAKE_C_COMPILER=clang $(CMAKE_FLAGS)
 	@$(MAKE_IN) $(THREADS) $(JOBS) test_threads test_team test_share
 	@cd $(THREADS) && $(CTEST) -R '^test_(threads|team|share)$$'

@@ -4,9 +4,10 @@
 
 #include <string.h>
 
-/* Seconds of a step that is cut to the time, at least and at most. */
-#define STEP_SHORT 0.12
-#define STEP_LONG  0.25
+/* Seconds of a step: what its tokens are chosen for, and between which their number stays. */
+#define STEP_SECONDS 0.2
+#define STEP_SHORT   0.15
+#define STEP_LONG    0.23
 enum { STEP_LEAST = 16 };
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
@@ -327,13 +328,13 @@ static enum qkv_status step_tell(struct qkv_engine *e) {
     return first;
 }
 
-/* The next step takes about as long as one that people do not notice. */
+/* The next step takes about as long as one that people do not notice. It is never more than twice as large as this
+ * one, whose time says little about much larger ones. */
 static void step_adapt(struct qkv_engine *e, size_t tokens, double seconds) {
-    if (!e->adapts) return;
-    if (seconds > STEP_LONG)
-        e->step = qkv_max(STEP_LEAST, (size_t)((double)e->step * STEP_LONG / seconds));
-    else if (seconds < STEP_SHORT && tokens + 1 >= e->step)
-        e->step = qkv_min(e->most, 2 * e->step);
+    const bool grows = seconds < STEP_SHORT && tokens + 1 >= e->step;
+    if (!e->adapts || (!grows && seconds <= STEP_LONG)) return;
+    const double fits = (double)e->step * (2 * seconds > STEP_SECONDS ? STEP_SECONDS / seconds : 2);
+    e->step = qkv_min(e->most, qkv_max(STEP_LEAST, (size_t)fits));
 }
 
 /* Guesses tokens in a step that reads no prompt. */

@@ -36,6 +36,9 @@ static enum qkv_status choose_kernels(struct qkv_context *ctx, const char *isa) 
         snprintf(ctx->isa, sizeof ctx->isa, "%s", kernels->isa);
         return QKV_OK;
     }
+    if (!qkv_kernels_at(0))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "this build has only kernels for other processors; build qkv on this machine with \"make\"");
     char known[128];
     list_tables(known, sizeof known);
     return qkv_fail(ctx, QKV_ARGUMENT, "%s is \"%.40s\", which is not among this machine's kernel tables: %s", from,

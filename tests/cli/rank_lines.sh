@@ -56,7 +56,7 @@ numbers() { tail -c "+$((9 + $(od -An -tu8 -N8 "$1/checkpoint.safetensors")))" "
 said() { grep -E '^qkv: .*(skipped|mark|<unk>)' err | sed "s/$1-[0-9]/RUN/g"; }
 for case in pairs bpe labels words text each; do
     of $case
-    for n in 1 2 3; do
+    for n in $counts; do
         ranks $n
         try 0 "$QKV" train $options --valid $file.valid $small --out $case-$n
         said $case >$case-$n.said
@@ -91,7 +91,7 @@ done
 bad() {
     local pattern=$1
     shift
-    for n in 1 2 3; do
+    for n in $counts; do
         ranks $n
         try 1 "$QKV" train "$@" ${small/--long skip/} --out refused
         ours >bad-$n

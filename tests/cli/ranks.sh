@@ -8,8 +8,8 @@ make_experts 32 4 >experts.json
 make_pairs 120 >pairs.tsv
 
 # ---- the same bits ----
-for precision in fp32 bf16; do
-    for n in 1 2 3; do
+for precision in $precisions; do
+    for n in $counts; do
         ranks $n
         try 0 train text-$precision-$n 6 --quiet --precision $precision --accumulate $((n > 2 ? 2 : 1))
         [ ! -s out ] || fail "$n ranks write to standard output"

@@ -12,7 +12,7 @@ awk 'BEGIN {for (i = 0; i < 2500; i++) print (i % 3 ? "odd" : "even") "\t" "a" i
 # alike_eval FOLDER OPTIONS: one rank and three give the same JSON but for the seconds.
 alike_eval() {
     local n
-    for n in 1 2 3; do
+    for n in $counts; do
         ranks $n
         try 0 "$QKV" eval "$@" --json --quiet
         same "$(ours | sort | uniq -d)" "" "what several ranks say twice"
