@@ -58,6 +58,12 @@ static inline struct qkv_attention_module_spec random_spec(struct qkv_random *r,
         s.attention.position.fraction = s.attention.head_dim >= 4 && coin(r) ? 0.5 : 0;
         s.context = 16;
     }
+    s.attention.qk_norm.after_rotation = norm->given && coin(r);
+    if (cross) return s;
+    s.attention.chunk = coin(r) ? 0 : whole(r, 2, 5);
+    if (coin(r))
+        s.attention.temperature = (struct qkv_temperature_spec){
+            .given = true, .beta = 0.7, .length = whole(r, 1, 4), .offset = whole(r, 0, 1)};
     return s;
 }
 

@@ -1,6 +1,6 @@
 /* attention_module_formula.h: an attention module and all its gradients by definition, in double precision:
- * projections, norms of queries and keys, clipping and rotation around attention_formula.h. The library provides
- * only names, shapes and numbers of the parameters. */
+ * projections, norms of queries and keys, clipping, rotation and factors of positions around attention_formula.h. The
+ * library provides only names, shapes and numbers of the parameters. */
 #ifndef QKV_ATTENTION_MODULE_FORMULA_H
 #define QKV_ATTENTION_MODULE_FORMULA_H
 
@@ -104,10 +104,11 @@ static inline void module_formula_free(struct module_formula *l) {
     formula_free(&l->f);
 }
 
-/* A row of heads after the projection, changed in place: normalised (xhat and rstd of each number are stored) and
- * clipped. `weights` (may be NULL): weight and bias of the norm of part q or k. */
+/* A row of heads: projected, normalised, clipped, rotated, normalised if that comes after the rotation, and scaled by
+ * its position. Stored are what is clipped, what is normalised, xhat and rstd of each number, and the result. `w` and
+ * `b` (may be NULL): weight and bias of the norm of part q or k. */
 struct module_row {
-    double *x, *xhat, *rstd, *normed;
+    double *unclipped, *x, *xhat, *rstd, *y;
     const float *w, *b;
     double *dw, *db;
     size_t D, width; /* of what is normed together; of the whole row */
@@ -116,6 +117,11 @@ struct module_row {
 
 static inline bool module_is_normed(const struct module_formula *l, char part) {
     return part != 'v' && l->spec->attention.qk_norm.norm.given;
+}
+
+/* Whether the norm of a part stands before, or after, the rotation. */
+static inline bool module_norm_stands(const struct module_formula *l, char part, bool after) {
+    return module_is_normed(l, part) && l->spec->attention.qk_norm.after_rotation == after;
 }
 
 /* A parameter of the norm of a part; its gradient too. NULL without one. */
@@ -131,8 +137,8 @@ static inline struct module_row module_row_start(struct module_formula *l, char 
     const struct qkv_qk_norm_spec *norm = &l->spec->attention.qk_norm;
     struct module_row row = {
         .D = norm->over == QKV_NORM_OVER_WIDTH ? H * D : D, .width = H * D, .own = norm->over != QKV_NORM_OVER_HEAD};
-    double **const all[] = {&row.x, &row.xhat, &row.rstd, &row.normed};
-    for (size_t i = 0; i < 4; i++) *all[i] = formula_doubles(H * D);
+    double **const all[] = {&row.unclipped, &row.x, &row.xhat, &row.rstd, &row.y};
+    for (size_t i = 0; i < 5; i++) *all[i] = formula_doubles(H * D);
     if (!module_is_normed(l, part)) return row;
     row.w = module_norm_parameter(l, part, "weight", &row.dw);
     row.b = module_norm_parameter(l, part, "bias", &row.db);
@@ -140,8 +146,8 @@ static inline struct module_row module_row_start(struct module_formula *l, char 
 }
 
 static inline void module_row_free(struct module_row *row) {
-    double *const all[] = {row->x, row->xhat, row->rstd, row->normed};
-    for (size_t i = 0; i < 4; i++) free(all[i]);
+    double *const all[] = {row->unclipped, row->x, row->xhat, row->rstd, row->y};
+    for (size_t i = 0; i < 5; i++) free(all[i]);
 }
 
 /* The factor of number i of a row. */
@@ -150,12 +156,11 @@ static inline double module_row_factor(const struct module_formula *l, const str
     return row->w ? one + (double)row->w[row->own ? i : i % row->D] : 1;
 }
 
-/* Projects and norms a row: into normed. */
-static inline void module_row_run(struct module_formula *l, char part, const float *x, size_t in,
-                                  struct module_row *row) {
+/* The norm of y, in place. */
+static inline void module_row_norm(const struct module_formula *l, struct module_row *row) {
     const struct qkv_norm_spec *norm = &l->spec->attention.qk_norm.norm;
-    for (size_t i = 0; i < row->width; i++) row->x[i] = row->normed[i] = module_project(l->module, part, x, in, i);
-    for (size_t first = 0; module_is_normed(l, part) && first < row->width; first += row->D) {
+    for (size_t i = 0; i < row->width; i++) row->x[i] = row->y[i];
+    for (size_t first = 0; first < row->width; first += row->D) {
         double mean = 0, squares = 0;
         for (size_t i = first; i < first + row->D; i++) mean += row->x[i] / (double)row->D;
         if (!qkv_norm_centered(norm->kind)) mean = 0;
@@ -164,15 +169,15 @@ static inline void module_row_run(struct module_formula *l, char part, const flo
         for (size_t i = first; i < first + row->D; i++) {
             row->rstd[i] = 1 / sqrt(squares + norm->eps);
             row->xhat[i] = (row->x[i] - mean) * row->rstd[i];
-            row->normed[i] =
+            row->y[i] =
                 row->xhat[i] * module_row_factor(l, row, i) + (row->b ? (double)row->b[row->own ? i : i % row->D] : 0);
         }
     }
 }
 
-/* Turns g, the gradient of the normed row, into that of the projected one. */
-static inline void module_row_back(struct module_formula *l, char part, struct module_row *row, double *g) {
-    for (size_t first = 0; module_is_normed(l, part) && first < row->width; first += row->D) {
+/* Turns g, the gradient of the normed row, into that of what is normed. */
+static inline void module_row_norm_back(const struct module_formula *l, struct module_row *row, double *g) {
+    for (size_t first = 0; first < row->width; first += row->D) {
         double mean = 0, along = 0;
         for (size_t i = first; i < first + row->D; i++) {
             const size_t at = row->own ? i : i % row->D;
@@ -187,37 +192,58 @@ static inline void module_row_back(struct module_formula *l, char part, struct m
     }
 }
 
-/* All heads of one projection: normalised, clipped and rotated as the module asks. */
+/* The factor of queries at position t: 1 + beta·ln(1 + floor((t + offset) / length)). */
+static inline double module_temperature(const struct module_formula *l, char part, size_t t) {
+    const struct qkv_temperature_spec *rule = &l->spec->attention.temperature;
+    if (part != 'q' || !rule->given) return 1;
+    return 1 + rule->beta * log(1 + floor((double)(t + (size_t)rule->offset) / rule->length));
+}
+
+/* The row of position t, with heads of D numbers. */
+static inline void module_row_run(struct module_formula *l, char part, const float *x, size_t in, size_t t, size_t D,
+                                  struct module_row *row) {
+    for (size_t i = 0; i < row->width; i++) row->y[i] = module_project(l->module, part, x, in, i);
+    if (module_norm_stands(l, part, false)) module_row_norm(l, row);
+    for (size_t i = 0; i < row->width; i++) {
+        row->unclipped[i] = row->y[i];
+        row->y[i] = module_clip(row->y[i], l->spec->attention.clip);
+    }
+    for (size_t i = 0; part != 'v' && i < row->width; i += D) module_rotate(l->spec, row->y + i, t, 1);
+    if (module_norm_stands(l, part, true)) module_row_norm(l, row);
+    for (size_t i = 0; i < row->width; i++) row->y[i] *= module_temperature(l, part, t);
+}
+
+/* Turns g, the gradient of the row, into that of the projected one. */
+static inline void module_row_back(struct module_formula *l, char part, size_t t, size_t D, struct module_row *row,
+                                   double *g) {
+    for (size_t i = 0; i < row->width; i++) g[i] *= module_temperature(l, part, t);
+    if (module_norm_stands(l, part, true)) module_row_norm_back(l, row, g);
+    for (size_t i = 0; part != 'v' && i < row->width; i += D) module_rotate(l->spec, g + i, t, -1);
+    for (size_t i = 0; i < row->width; i++)
+        if (module_clip(row->unclipped[i], l->spec->attention.clip) != row->unclipped[i]) g[i] = 0;
+    if (module_norm_stands(l, part, false)) module_row_norm_back(l, row, g);
+}
+
+/* All heads of one projection. */
 static inline void module_heads(struct module_formula *l, char part, const float *x, size_t in, size_t T, size_t H,
                                 size_t D, double *out) {
     struct module_row row = module_row_start(l, part, H, D);
     for (size_t n = 0; n < l->f.B * T; n++) {
-        module_row_run(l, part, x + n * in, in, &row);
-        for (size_t h = 0; h < H; h++) {
-            double *head = out + module_place(n / T, n % T, h, 0, T, H, D);
-            for (size_t d = 0; d < D; d++) head[d] = module_clip(row.normed[h * D + d], l->spec->attention.clip);
-            if (part != 'v') module_rotate(l->spec, head, n % T, 1);
-        }
+        module_row_run(l, part, x + n * in, in, n % T, D, &row);
+        for (size_t i = 0; i < H * D; i++) out[module_place(n / T, n % T, i / D, i % D, T, H, D)] = row.y[i];
     }
     module_row_free(&row);
 }
 
 static inline void module_heads_back(struct module_formula *l, char part, const float *x, size_t in, size_t T, size_t H,
-                                     size_t D, double *dheads, double *dx) {
+                                     size_t D, const double *dheads, double *dx) {
     struct module_row heads = module_row_start(l, part, H, D);
     double *row = formula_doubles(in), *g = formula_doubles(H * D);
     for (size_t n = 0; n < l->f.B * T; n++) {
         for (size_t k = 0; k < in; k++) row[k] = (double)x[n * in + k];
-        module_row_run(l, part, x + n * in, in, &heads);
-        for (size_t h = 0; h < H; h++) {
-            double *head = dheads + module_place(n / T, n % T, h, 0, T, H, D);
-            if (part != 'v') module_rotate(l->spec, head, n % T, -1);
-            for (size_t d = 0; d < D; d++) {
-                const double y = heads.normed[h * D + d];
-                g[h * D + d] = module_clip(y, l->spec->attention.clip) != y ? 0 : head[d];
-            }
-        }
-        module_row_back(l, part, &heads, g);
+        module_row_run(l, part, x + n * in, in, n % T, D, &heads);
+        for (size_t i = 0; i < H * D; i++) g[i] = dheads[module_place(n / T, n % T, i / D, i % D, T, H, D)];
+        module_row_back(l, part, n % T, D, &heads, g);
         for (size_t i = 0; i < H * D; i++) module_project_back(l, part, row, in, i, g[i], dx + n * in);
     }
     module_row_free(&heads);

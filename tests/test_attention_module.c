@@ -52,6 +52,13 @@ static void add_masks(struct sample *s) {
 
 /* ---- the formula ------------------------------------------------------------------------------------------------ */
 
+/* The chunk of position t, counted from the beginning of its document. */
+static size_t chunk_of(const struct sample *s, size_t b, size_t t) {
+    size_t first = t;
+    while (s->documents && first && s->documents[b * s->Tk + first - 1] == s->documents[b * s->Tk + t]) first--;
+    return (s->documents ? t - first : t) / (size_t)s->spec->attention.chunk;
+}
+
 static bool open_pair(const struct sample *s, size_t b, size_t h, size_t i, size_t j) {
     const struct qkv_mask *m = &s->mask->mask;
     const struct qkv_attention_spec *a = &s->spec->attention;
@@ -63,6 +70,7 @@ static bool open_pair(const struct sample *s, size_t b, size_t h, size_t i, size
     if (m->window && distance >= (size_t)m->window) return false;
     if (m->lengths && (int64_t)j >= m->lengths[b]) return false;
     if (s->documents && s->documents[b * s->Tk + i] != s->documents[b * s->Tk + j]) return false;
+    if (a->chunk && chunk_of(s, b, i) != chunk_of(s, b, j)) return false;
     return !s->dense || s->dense[in_shape(&s->mask->dense_shape, b, h, i, j)];
 }
 
