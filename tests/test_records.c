@@ -291,7 +291,7 @@ static void lines_without_an_end_are_refused(void **state) {
     memcpy(text, "one\n", 4);
     for (size_t k = 0; k < TEST_COUNT(endings); k++) {
         assert_status(ctx, read_all(write_packed("endless.txt", endings[k], text, size), &out), QKV_FORMAT);
-        assert_message(ctx, ":2: the line has more than 64 MiB");
+        assert_message(ctx, ":2: there are more than 64 MiB without a place to cut them");
     }
     free(text);
     qkv_buffer_free(&out);

@@ -26,16 +26,17 @@ enum qkv_status qkv_record_fail(struct qkv_context *ctx, const char *path, uint6
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
-/* Reads on behind the bytes that are held; *end if there is nothing. */
-static enum qkv_status records_more(struct qkv_records *r, bool *end) {
+enum qkv_status qkv_records_more(struct qkv_records *r, bool *end) {
     size_t got;
     if (r->begin) memmove(r->held, r->held + r->begin, r->end - r->begin);
     r->end -= r->begin;
     r->begin = 0;
     if (r->end > QKV_RECORD_MAX)
-        return qkv_record_fail(r->ctx, r->path, r->line + 1,
-                               "the line has more than %d MiB; give texts of this size as plain files",
-                               QKV_RECORD_MAX >> 20);
+        return qkv_record_fail(
+            r->ctx, r->path, r->line + 1,
+            "there are more than %d MiB without a place to cut them; give texts in lines of less than "
+            "this",
+            QKV_RECORD_MAX >> 20);
     char *held = qkv_list_room(r->ctx, r->held, &r->capacity, r->end, PIECE, 1);
     if (!held) return QKV_MEMORY;
     r->held = held;
@@ -51,7 +52,7 @@ enum qkv_status qkv_records_open(struct qkv_context *ctx, const char *path, stru
     *r = (struct qkv_records){.ctx = ctx, .path = path};
     enum qkv_status status = qkv_unpack_open(ctx, path, &r->bytes);
     bool end = false;
-    while (!status && !end && r->end < 4) status = records_more(r, &end);
+    while (!status && !end && r->end < 4) status = qkv_records_more(r, &end);
     const char *encoding = status || !r->end ? NULL : qkv_byte_order_mark(r->held, r->end);
     if (encoding && strcmp(encoding, "UTF-8") == 0)
         r->begin = r->position = 3;
@@ -92,7 +93,7 @@ static enum qkv_status records_line(struct qkv_records *r, size_t *size, bool *e
         *size = stop ? (size_t)(stop - (r->held + r->begin)) + 1 : held;
         if (stop || *end) return QKV_OK;
         looked = held;
-        enum qkv_status status = records_more(r, end);
+        enum qkv_status status = qkv_records_more(r, end);
         if (status) return status;
     }
 }

@@ -28,6 +28,8 @@ bool qkv_records_are_json(const char *path);
 enum qkv_status qkv_records_open(struct qkv_context *ctx, const char *path, struct qkv_records *records);
 /* Goes on behind a line that was read before: `line` and `position` as they were. */
 enum qkv_status qkv_records_skip(struct qkv_records *records, uint64_t line, uint64_t position);
+/* Reads more bytes behind those that are held, of which there are at most QKV_RECORD_MAX; *end if there are none. */
+enum qkv_status qkv_records_more(struct qkv_records *records, bool *end);
 /* The next line that is not blank; *end when there is none. Fails with QKV_FORMAT, file and line, for a line of more
  * than QKV_RECORD_MAX bytes and for packed data that is cut or damaged; with QKV_FILE, QKV_MEMORY. */
 enum qkv_status qkv_records_next(struct qkv_records *records, struct qkv_record *record, bool *end);

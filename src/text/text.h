@@ -215,6 +215,9 @@ void qkv_merger_free(struct qkv_merger *merger);
 /* ---- train_tokenizer.c ------------------------------------------------------------------------------------------- */
 
 /* A tokenizer that is made from a text in pieces. Read all pieces in order, then end it. */
+/* qkv_tokenizer_encode without a context: several threads encode with one tokenizer. A failure has no sentence. */
+enum qkv_status qkv_tokenizer_encode_alone(const struct qkv_tokenizer *t, const char *text, size_t size, int32_t **ids,
+                                           size_t *count);
 struct qkv_learner;
 /* The caller's specials in `options` must stay valid until the end. */
 enum qkv_status qkv_learner_begin(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,
