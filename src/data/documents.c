@@ -12,8 +12,8 @@
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
-static void documents_bad(struct qkv_document_reader *r) {
-    if (!*r->bad.first) snprintf(r->bad.first, sizeof r->bad.first, "%s", qkv_message(r->ctx));
+static void documents_bad(struct qkv_document_reader *r, char first[256]) {
+    if (!*first) snprintf(first, 256, "%s", qkv_message(r->ctx));
     qkv_forgive(r->ctx);
 }
 
@@ -24,7 +24,7 @@ static enum qkv_status documents_leave(struct qkv_document_reader *r, enum qkv_s
     file->hash = r->records.bytes.hash;
     qkv_records_close(&r->records);
     r->open = r->failing = false;
-    if (bad) documents_bad(r);
+    if (bad) documents_bad(r, r->bad.first_file);
     r->bad.files += bad;
     if (status && !bad) return status;
     r->place = (struct qkv_document_place){.file = r->place.file + 1};
@@ -245,7 +245,7 @@ enum qkv_status qkv_documents_encode(struct qkv_document_reader *r, struct qkv_d
         if (!b->status && !b->bad_lines) continue;
         enum qkv_status status = block_fail(r, b);
         if (!r->skip_bad || b->status == QKV_MEMORY) return status;
-        documents_bad(r);
+        documents_bad(r, r->bad.first_line);
         b->status = QKV_OK;
     }
     return QKV_OK;

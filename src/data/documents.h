@@ -15,7 +15,7 @@ struct qkv_document_place {
 /* What was left out with option skip_bad. */
 struct qkv_document_bad {
     uint64_t lines, files;
-    char first[256]; /* the sentence about the first one */
+    char first_line[256], first_file[256]; /* the sentences about the first of each */
 };
 struct qkv_document_reader {
     struct qkv_context *ctx;

@@ -112,6 +112,7 @@ static void index_end(struct qkv_json *json) {
 }
 
 enum qkv_status qkv_shards_write(const struct qkv_shards_plan *p, const struct qkv_shards *shards) {
+    const struct qkv_shard *last = shards->count ? &shards->items[shards->count - 1] : NULL;
     struct qkv_json json = {.ctx = p->ctx};
     char *path = shards_name(p, ".json");
     if (!path) return QKV_MEMORY;
@@ -123,7 +124,9 @@ enum qkv_status qkv_shards_write(const struct qkv_shards_plan *p, const struct q
     qkv_json_line(&json, 4);
     qkv_json_put_bool(&json, "complete", shards->complete);
     qkv_json_line(&json, 4);
-    qkv_json_put_text(&json, "bad", shards->count ? shards->items[shards->count - 1].bad.first : "");
+    qkv_json_put_text(&json, "bad_line", last ? last->bad.first_line : "");
+    qkv_json_line(&json, 4);
+    qkv_json_put_text(&json, "bad_file", last ? last->bad.first_file : "");
     index_list(&json, "shards");
     for (size_t i = 0; i < shards->count; i++) {
         qkv_json_line(&json, 8);
@@ -204,6 +207,15 @@ static enum qkv_status index_files(const struct qkv_shards_plan *p, const json_t
     return status;
 }
 
+static void index_bad(const json_t *root, struct qkv_shards *shards) {
+    const char *line = json_string_value(json_object_get(root, "bad_line"));
+    const char *file = json_string_value(json_object_get(root, "bad_file"));
+    if (!shards->count) return;
+    struct qkv_document_bad *bad = &shards->items[shards->count - 1].bad;
+    snprintf(bad->first_line, sizeof bad->first_line, "%s", line ? line : "");
+    snprintf(bad->first_file, sizeof bad->first_file, "%s", file ? file : "");
+}
+
 enum qkv_status qkv_shards_read(const struct qkv_shards_plan *p, bool known, struct qkv_shards *shards) {
     struct qkv_map map = {0};
     json_t *root = NULL;
@@ -217,13 +229,11 @@ enum qkv_status qkv_shards_read(const struct qkv_shards_plan *p, bool known, str
                                                        map.size, INDEX_BYTES},
                                &root);
     if (!status && root && json_integer_value(json_object_get(root, "version")) == VERSION) {
-        const char *bad = json_string_value(json_object_get(root, "bad"));
         shards->complete = json_is_true(json_object_get(root, "complete"));
         status = index_shards(p, json_object_get(root, "shards"), shards);
         if (shards->count < json_array_size(json_object_get(root, "shards"))) shards->complete = false;
         if (!status) status = index_files(p, json_object_get(root, "files"), known, shards);
-        if (shards->count)
-            snprintf(shards->items[shards->count - 1].bad.first, sizeof shards->items->bad.first, "%s", bad ? bad : "");
+        index_bad(root, shards);
     }
     json_decref(root);
     qkv_unmap_file(&map);

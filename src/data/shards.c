@@ -221,9 +221,14 @@ static enum qkv_status shards_changed(const struct qkv_shards_plan *p, const str
 static enum qkv_status shards_note(const struct qkv_shards_plan *p, const struct qkv_shards *s) {
     const struct qkv_document_bad *bad = &s->items[s->count - 1].bad;
     if (!p->notes || (!bad->lines && !bad->files)) return QKV_OK;
-    return qkv_texts_add(p->ctx, p->notes, "skip_bad: %llu line%s and %llu file%s were left out; the first: %s",
-                         (unsigned long long)bad->lines, bad->lines == 1 ? "" : "s", (unsigned long long)bad->files,
-                         bad->files == 1 ? "" : "s", bad->first);
+    enum qkv_status status = QKV_OK;
+    if (bad->lines)
+        status = qkv_texts_add(p->ctx, p->notes, "skip_bad: %llu line%s left out, the first one because %s",
+                               (unsigned long long)bad->lines, bad->lines == 1 ? " is" : "s are", bad->first_line);
+    if (!status && bad->files)
+        status = qkv_texts_add(p->ctx, p->notes, "skip_bad: %llu file%s left out, the first one because %s",
+                               (unsigned long long)bad->files, bad->files == 1 ? " is" : "s are", bad->first_file);
+    return status;
 }
 
 /* The shards behind the first that cannot be opened are made again. */
