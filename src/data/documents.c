@@ -150,24 +150,29 @@ void qkv_document_block_free(struct qkv_document_block *b) {
 
 /* ---- encoding ---------------------------------------------------------------------------------------------------- */
 
-/* A text, the first or the last part of its document perhaps. */
-static enum qkv_status document_encode(const struct qkv_document_reader *r, struct qkv_document_block *b,
-                                       const char *text, size_t size, bool first, bool last) {
-    const int32_t *before = NULL, *after = NULL;
-    size_t before_count = 0, after_count = 0, count = 0;
-    int32_t *ids = NULL, end = qkv_text_end(r->tokenizer);
+/* Adds the ids of a text, the first or the last part of its document perhaps, with what stands around a document. */
+static enum qkv_status document_put(const struct qkv_document_reader *r, struct qkv_document_block *b,
+                                    const int32_t *ids, size_t count, bool first, bool last) {
+    const int32_t *before = NULL, *after = NULL, end = qkv_text_end(r->tokenizer);
+    size_t before_count = 0, after_count = 0;
     if (!qkv_tokenizer_template(r->tokenizer, &before, &before_count, &after, &after_count))
         before_count = after_count = 0;
-    enum qkv_status status = qkv_tokenizer_encode_alone(r->tokenizer, text, size, &ids, &count);
-    if (!status && first && before_count)
-        status = qkv_buffer_append(NULL, &b->ids, before, before_count * sizeof *before);
+    enum qkv_status status = QKV_OK;
+    if (first && before_count) status = qkv_buffer_append(NULL, &b->ids, before, before_count * sizeof *before);
     if (!status && count) status = qkv_buffer_append(NULL, &b->ids, ids, count * sizeof *ids);
     if (!status && last && after_count) status = qkv_buffer_append(NULL, &b->ids, after, after_count * sizeof *after);
     if (!status && last && end >= 0) status = qkv_buffer_append(NULL, &b->ids, &end, sizeof end);
+    b->documents += last;
+    if (last) b->end = b->ids.size / sizeof *ids;
+    return status;
+}
+
+static enum qkv_status block_text(const struct qkv_document_reader *r, struct qkv_document_block *b) {
+    int32_t *ids = NULL;
+    size_t count = 0;
+    enum qkv_status status = qkv_tokenizer_encode_alone(r->tokenizer, b->text, b->size, &ids, &count);
+    if (!status) status = document_put(r, b, ids, count, b->first, b->last);
     free(ids);
-    if (!last) return status;
-    b->documents++;
-    b->end = b->ids.size / sizeof *ids;
     return status;
 }
 
@@ -193,19 +198,67 @@ static struct qkv_record document_next(const struct qkv_document_block *b, size_
     return (struct qkv_record){0};
 }
 
-static enum qkv_status block_lines(const struct qkv_document_reader *r, struct qkv_document_block *b) {
-    size_t at = 0, size;
+/* The texts of the lines of a block, and the objects that own them. */
+struct block_texts {
+    json_t **objects;
+    struct qkv_word *texts;
+    size_t count, object_capacity, text_capacity;
+};
+
+static void block_texts_free(struct block_texts *t) {
+    for (size_t i = 0; i < t->count; i++) json_decref(t->objects[i]);
+    free(t->objects);
+    free(t->texts);
+}
+
+/* Takes the object over; one without text is no document. */
+static enum qkv_status block_add(struct block_texts *t, json_t *object, struct qkv_word text) {
+    json_t **objects =
+        text.size ? qkv_list_room(NULL, t->objects, &t->object_capacity, t->count, 1, sizeof *objects) : NULL;
+    if (objects) t->objects = objects;
+    struct qkv_word *texts =
+        objects ? qkv_list_room(NULL, t->texts, &t->text_capacity, t->count, 1, sizeof *texts) : NULL;
+    if (!texts) {
+        json_decref(object);
+        return text.size ? QKV_MEMORY : QKV_OK;
+    }
+    t->texts = texts;
+    t->texts[t->count] = text;
+    t->objects[t->count++] = object;
+    return QKV_OK;
+}
+
+static enum qkv_status block_parse(const struct qkv_document_reader *r, struct qkv_document_block *b,
+                                   struct block_texts *texts) {
+    size_t at = 0;
     uint64_t number = b->line;
     for (struct qkv_record line; (line = document_next(b, &at, &number)).text;) {
-        const char *text;
+        struct qkv_word text = {0};
         json_t *object;
-        enum qkv_status status = document_line(NULL, r, b, &line, &object, &text, &size);
+        enum qkv_status status = document_line(NULL, r, b, &line, &object, &text.text, &text.size);
         if (status == QKV_FORMAT && b->bad_lines++ == 0) b->bad_line = line.line;
-        if (!status && size) status = document_encode(r, b, text, size, true, true);
-        json_decref(object);
+        if (!status)
+            status = block_add(texts, object, text);
+        else
+            json_decref(object);
         if (status && (status != QKV_FORMAT || !r->skip_bad)) return status;
     }
     return QKV_OK;
+}
+
+static enum qkv_status block_lines(const struct qkv_document_reader *r, struct qkv_document_block *b) {
+    struct block_texts texts = {0};
+    int32_t *ids = NULL;
+    enum qkv_status status = block_parse(r, b, &texts);
+    size_t *ends = qkv_allocate(NULL, texts.count + 1, sizeof *ends);
+    if (!status) status = ends ? QKV_OK : QKV_MEMORY;
+    if (!status && texts.count) status = qkv_tokenizer_encode_many(r->tokenizer, texts.texts, texts.count, &ids, ends);
+    for (size_t i = 0, begin = 0; i < texts.count && !status; begin = ends[i++])
+        status = document_put(r, b, ids + begin, ends[i] - begin, true, true);
+    block_texts_free(&texts);
+    free(ends);
+    free(ids);
+    return status;
 }
 
 struct documents_work {
@@ -219,8 +272,7 @@ static void documents_work(void *argument, size_t item, int thread) {
     (void)thread;
     b->ids.size = 0;
     b->documents = b->end = b->bad_lines = b->bad_line = 0;
-    b->status =
-        b->json ? block_lines(work->reader, b) : document_encode(work->reader, b, b->text, b->size, b->first, b->last);
+    b->status = b->json ? block_lines(work->reader, b) : block_text(work->reader, b);
 }
 
 /* The sentence about a line of a block that is wrong. */

@@ -1,6 +1,6 @@
 /* shards: the documents of a mixture as token files of a limited size (tokens.c) in a folder, with an index that says
  * which files they were made of. They are made once: a run that is killed goes on behind the last shard, and runs with
- * the same files, tokenizer and options share them. docs/learn/data.md describes both. */
+ * the same files, tokenizer and options share them. docs/do/data.md describes both. */
 #ifndef QKV_DATA_SHARDS_H
 #define QKV_DATA_SHARDS_H
 
