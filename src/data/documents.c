@@ -8,7 +8,8 @@
 #include "data/data.h"
 #include "text/text.h"
 
-#define BLOCK ((size_t)1 << 18) /* bytes of a block, about */
+/* Bytes of a block, about: so many that most of its words have come before, and are not encoded again. */
+#define BLOCK ((size_t)1 << 20)
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 

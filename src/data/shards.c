@@ -9,7 +9,7 @@
 
 #include "data/data.h"
 
-#define BATCH_BYTES ((size_t)1 << 23) /* of text that is encoded at once, or one block */
+#define BATCH_BYTES ((size_t)1 << 26) /* of text that is encoded at once, at most, but for its last block */
 enum { BLOCKS_MAX = 64 };
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
@@ -85,7 +85,7 @@ static enum qkv_status shard_put(struct shard_maker *m, const struct qkv_documen
 /* Blocks for all threads, in memory that does not grow with their number of lines. */
 static enum qkv_status maker_read(struct shard_maker *m, bool *end) {
     const int threads = m->plan->ctx->threads;
-    const size_t most = qkv_min((size_t)(threads > 0 ? threads : 1) * 4, BLOCKS_MAX);
+    const size_t most = qkv_min((size_t)(threads > 0 ? threads : 1) * 2, BLOCKS_MAX);
     enum qkv_status status = QKV_OK;
     m->block_count = 0;
     for (size_t bytes = 0; !status && !*end && m->block_count < most && bytes < BATCH_BYTES;) {

@@ -25,8 +25,8 @@ static bool source_is_pattern(const char *path) {
 
 static bool source_mixes(const char *name) {
     size_t size;
-    return source_weight(name, &size) != 0 || source_is_pattern(name) || qkv_records_are_json(name) ||
-           qkv_unpack_name(name) < strlen(name);
+    const bool weighs = source_weight(name, &size) != 0 || size < strlen(name);
+    return weighs || source_is_pattern(name) || qkv_records_are_json(name) || qkv_unpack_name(name) < strlen(name);
 }
 
 bool qkv_sources_mix(const char *const *names) {
