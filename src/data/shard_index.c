@@ -1,5 +1,5 @@
-/* shard_index: which shards there are and which files they were made of, as JSON. It is written anew, atomically, when a
- * shard is complete. */
+/* shard_index: which shards there are and which files they were made of, as JSON. It is written again, atomically, when
+ * a shard is complete. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -9,7 +9,7 @@
 
 #include "data/data.h"
 
-#define BATCH_BYTES ((size_t)1 << 26) /* of text that is encoded at once, at most, but for its last block */
+#define BATCH_BYTES ((size_t)1 << 26) /* of text that is encoded at once; its last block may exceed it */
 enum { BLOCKS_MAX = 64 };
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */

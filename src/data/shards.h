@@ -44,7 +44,7 @@ void qkv_shards_close(struct qkv_shards *shards);
 
 /* ---- the index (shard_index.c) ----------------------------------------------------------------------------------- */
 
-/* The name of its file begins so: the hash of all that ids depend on, but for the contents of the files. */
+/* The name of its file begins so: the hash of all that ids depend on, except the contents of the files. */
 uint64_t qkv_shards_key(const struct qkv_shards_plan *plan);
 /* Reads FOLDER/KEY.json; no shards if it is missing or is of other files than they are now. `known`: facts are known,
  * and a complete index is used whatever the files are now. */

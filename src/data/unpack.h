@@ -23,9 +23,9 @@ struct qkv_unpack {
 };
 /* Opens a file. Fails with QKV_FILE, QKV_MEMORY; QKV_ARGUMENT if this build cannot unpack it. */
 enum qkv_status qkv_unpack_open(struct qkv_context *ctx, const char *path, struct qkv_unpack *unpack);
-/* Reads up to `room` bytes, fewer before the end and before a failure: *got 0 is the end. Fails with QKV_FORMAT if the packed data is cut or
- * damaged, if it needs a window of more than 128 MiB, or if it unpacks to more than 1 GiB and 1,000 times its size;
- * with QKV_FILE. */
+/* Reads up to `room` bytes, fewer before the end and before a failure: *got 0 is the end. Fails with QKV_FORMAT if the
+ * packed data is cut or damaged, if it needs a window of more than 128 MiB, or if it unpacks to more than 1 GiB and
+ * 1,000 times its size; with QKV_FILE. */
 enum qkv_status qkv_unpack_read(struct qkv_unpack *unpack, void *out, size_t room, size_t *got);
 /* Reads up to a place behind, and drops what is before it. QKV_FORMAT if the file ends before. */
 enum qkv_status qkv_unpack_skip(struct qkv_unpack *unpack, uint64_t position);

@@ -152,8 +152,8 @@ static enum qkv_status check_hash(struct qkv_context *ctx, const char *path, uin
     return status;
 }
 
-/* The name, and with `bytes` the size and the hash of all bytes: far less work than to tokenise them. Rank 0 alone reads
- * the files of a mixture, which may be many. */
+/* The name, and with `bytes` the size and the hash of all bytes: far less work than to tokenise them. Rank 0 alone
+ * reads the files of a mixture, which may be many. */
 static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_text_files *files, bool bytes,
                                    struct qkv_buffer *text) {
     enum qkv_status status = QKV_OK;

@@ -262,8 +262,8 @@ static bool read_file(const json_t *file, struct qkv_text_file *out) {
                                   .lines = (uint64_t)lines,
                                   .long_lines = (uint64_t)longer,
                                   .source = (uint32_t)source};
-    return path && source >= 0 && source < QKV_FILES_MAX && tokens >= 0 && lines >= 0 && longer >= 0 && read_count(file, "bytes", &out->bytes) &&
-           read_hash(file, "hash", &out->hash);
+    return path && source >= 0 && source < QKV_FILES_MAX && tokens >= 0 && lines >= 0 && longer >= 0 &&
+           read_count(file, "bytes", &out->bytes) && read_hash(file, "hash", &out->hash);
 }
 
 /* The files of a text, of which together it has the bytes and tokens; a run of before that has one, which its option

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Training on mixtures of texts: plain and packed files, JSON lines, folders and patterns by weight; shards that are used
-# again; the same bits with any number of threads and ranks, and of runs that stop and go on; bad input.
+# Training on mixtures of texts: plain and packed files, JSON lines, folders and patterns by weight; shards that are
+# used again; the same bits with any number of threads and ranks, and of runs that stop and go on; bad input.
 # labels: numeric
 . "$(dirname "$0")/common.sh"
 make_spec
@@ -18,14 +18,15 @@ command -v zstd >/dev/null && zstd -q --rm books/2.txt
 mix() {
     local run=$1
     shift
-    try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data 'corpus/*.jsonl*:3' --data books/:1 --steps "${steps:-6}" \
-        --warmup 1 --batch 8 --eval-every 3 --save-every 3 --quiet --out "$run" "$@"
+    try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data 'corpus/*.jsonl*:3' --data books/:1 \
+        --steps "${steps:-6}" --warmup 1 --batch 8 --eval-every 3 --save-every 3 --quiet --out "$run" "$@"
 }
 mix whole --threads 2
 mix one --threads 1
 same "$(losses one)" "$(losses whole)" "losses of one thread and of two"
 cmp -s one/model.safetensors whole/model.safetensors || fail "one thread and two: other weights"
-same "$(cd one/shards && cat ./*.bin | cksum)" "$(cd whole/shards && cat ./*.bin | cksum)" "shards of one thread and of two"
+same "$(cd one/shards && cat ./*.bin | cksum)" "$(cd whole/shards && cat ./*.bin | cksum)" \
+    "shards of one thread and of two"
 same "$(ls whole/shards | wc -l)" 3 "two shards, one of each source, and their index"
 has whole/train.json '"text_key": "text"'
 has whole/train.json '"data": \[".*/corpus/\*[.]jsonl\*:3", ".*/books:1"\]'
@@ -59,7 +60,8 @@ has err 'skip-bad is given, but only mixtures of texts leave files and lines out
 bad() { # bad PATTERN OPTIONS...
     local pattern=$1
     shift
-    "$QKV" train --spec spec.json --tokenizer bpe:300 --steps 1 --warmup 0 --batch 2 --quiet --out bad "$@" >out 2>err </dev/null
+    "$QKV" train --spec spec.json --tokenizer bpe:300 --steps 1 --warmup 0 --batch 2 --quiet --out bad "$@" \
+        >out 2>err </dev/null
     code=$?
     last="train $*"
     [ $code != 0 ] || fail "$last: exit code 0"
@@ -72,7 +74,8 @@ cat plain.jsonl >>lacks.jsonl
 printf 'one\ntwo\0\n' >binary.txt
 head -c -50 corpus/2.jsonl.gz >cut.jsonl.gz
 : >empty.jsonl
-bad 'lacks.jsonl:2: the object has no key text; it has body; name the key of the text with --text-key' --data lacks.jsonl
+bad 'lacks.jsonl:2: the object has no key text; it has body; name the key of the text with --text-key' \
+    --data lacks.jsonl
 bad 'binary.txt:2: there is a NUL byte' --data binary.txt:1
 bad 'cut.jsonl.gz:[0-9]+: the file is cut' --data cut.jsonl.gz
 bad 'there is no document in .*empty.jsonl' --data empty.jsonl
