@@ -188,7 +188,15 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(TEXT, lora, NULL, "trained model",                                                                               \
       "with from: train an adapter (LoRA) and keep the model as it is: rank=16,alpha=32,rslora=true,dropout=0.1,"      \
       "targets=q,v in any order; a target is the last part of a name, here or in the model's family, or all-linear; "  \
-      "the defaults are rank=16, alpha=2*rank, dropout=0, targets=all-linear")
+      "the defaults are rank=16, alpha=2*rank, dropout=0, targets=all-linear")                                         \
+    X(TEXT, text_key, NULL, "data",                                                                                    \
+      "texts in JSON lines (.jsonl, .ndjson): key of the text of a document; with this option data is a mixture "      \
+      "whatever its names are (default: text)")                                                                        \
+    X(FLAG, skip_bad, false, "data",                                                                                   \
+      "mixtures: leave out JSON lines without a text, and files that cannot be read, and count them; without this "    \
+      "option they are errors")                                                                                        \
+    X(TEXT, shards, NULL, "data",                                                                                      \
+      "mixtures: folder for the texts as tokens, which several runs may share (default: shards in the run's folder)")
 #define QKV_TRAIN_FIELD_TEXT(name)  const char *name;
 #define QKV_TRAIN_FIELD_REAL(name)  double name;
 #define QKV_TRAIN_FIELD_COUNT(name) int64_t name;

@@ -286,6 +286,9 @@ void qkv_parallel(struct qkv_context *ctx, size_t count, qkv_body *body, void *a
 /* The same for [0, count) cut into ranges of `grain` elements: body(argument, begin, end, thread). */
 typedef void qkv_range_body(void *argument, size_t begin, size_t end, int thread);
 void qkv_parallel_range(struct qkv_context *ctx, size_t count, size_t grain, qkv_range_body *body, void *argument);
+/* qkv_parallel for work that is no arithmetic, such as encoding texts: bodies may allocate, without the context, and
+ * store their failures with their items. */
+void qkv_parallel_work(struct qkv_context *ctx, size_t count, qkv_body *body, void *argument);
 /* Calls body(argument) on the calling thread and returns its status: what reads or writes numbers and is no loop. The
  * body may call qkv_parallel. While the context plans, the body is not called, and the status is QKV_OK. */
 enum qkv_status qkv_compute(struct qkv_context *ctx, enum qkv_status (*body)(void *argument), void *argument);

@@ -62,6 +62,10 @@ void qkv_parallel_range(struct qkv_context *ctx, size_t count, size_t grain, qkv
     qkv_parallel(ctx, count / grain + (count % grain != 0), range_piece, &range);
 }
 
+void qkv_parallel_work(struct qkv_context *ctx, size_t count, qkv_body *body, void *argument) {
+    qkv_parallel(ctx, count, body, argument);
+}
+
 /* ---- CPUs ---------------------------------------------------------------------------------------------------- */
 
 static int online_cpus(void) {

@@ -117,6 +117,8 @@ struct qkv_text_file {
     /* of a file of lines: those that had more tokens than the context, which are no examples where they are skipped */
     uint64_t long_lines;
     uint64_t held_out; /* lines, of a text tokens, at its end that are kept for validation */
+    uint32_t source;   /* of a mixture: which of its sources has the file */
+    int64_t changed;   /* of a mixture: nanoseconds since 1970 */
     /* All its bytes from the first reading to the one that encodes them, so that a new run reads a text once; {0}:
      * they are read again. */
     struct qkv_map kept;
@@ -172,12 +174,21 @@ enum qkv_status qkv_tokens_begin(struct qkv_context *ctx, const char *path, stru
 enum qkv_status qkv_tokens_put(struct qkv_tokens_writer *writer, const int32_t *ids, size_t count);
 /* Finishes the file when `status` is fine, else takes it back; the first failure of both. Harmless on {0}. */
 enum qkv_status qkv_tokens_end(struct qkv_tokens_writer *writer, enum qkv_status status);
+struct qkv_tokens_join;
 struct qkv_tokens { /* an open token file, or a part of it */
     struct qkv_file file;
+    /* Of several files one after the other, in place of `file`; the owner's. */
+    const struct qkv_tokens_join *join;
     struct qkv_map all;         /* once loaded: all bytes of the file */
     size_t start, count, width; /* the first token in the file, tokens, bytes a token */
     int32_t vocab;
     const char *path; /* for messages; the caller's */
+};
+/* Parts of token files, one after the other. */
+struct qkv_tokens_join {
+    const struct qkv_tokens *parts;
+    const uint64_t *before; /* (count + 1): tokens of the parts before */
+    size_t count;
 };
 /* Encodes files into a token file at `path`, atomically, an end token between two of them where there is one.
  * `facts` comes with tokenizer and vocab set and gets the rest, as the files do; `notes` gets what they look like
@@ -189,6 +200,8 @@ enum qkv_status qkv_tokens_write(struct qkv_context *ctx, const char *path, stru
 enum qkv_status qkv_tokens_open(struct qkv_context *ctx, const char *path, const struct qkv_text_facts *facts,
                                 struct qkv_tokens *tokens);
 void qkv_tokens_close(struct qkv_tokens *tokens);
+/* A part of open tokens, which own the file. */
+struct qkv_tokens qkv_tokens_part(const struct qkv_tokens *whole, size_t begin, size_t count);
 /* Copies `count` tokens from the `start`-th on. Fails on one outside the vocabulary, and when the file has become
  * shorter. */
 enum qkv_status qkv_tokens_read(const struct qkv_tokens *tokens, size_t start, size_t count, int32_t *ids);

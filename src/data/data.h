@@ -26,6 +26,9 @@ size_t qkv_draw_prefix(uint64_t seed, uint64_t step, uint64_t row, size_t tokens
 struct qkv_random qkv_draw_epoch(uint64_t seed, uint64_t epoch);
 struct qkv_random qkv_draw_masks(uint64_t seed, uint64_t step, uint64_t row);
 struct qkv_random qkv_draw_valid_masks(uint64_t seed, uint64_t window);
+/* Of a mixture: the order of sources in a block of rows, and that of the windows of a source in an epoch. */
+struct qkv_random qkv_draw_mix(uint64_t seed, uint64_t block);
+struct qkv_random qkv_draw_order(uint64_t seed, size_t source, uint64_t epoch);
 
 /* ---- examples of two sides (examples.c) ------------------------------------------------------------------------- */
 
@@ -243,6 +246,12 @@ enum { QKV_DATASET_LINES = 2 };
 struct qkv_dataset {
     const char *option; /* its name, and where its files are in the options */
     size_t files;
+    /* Of texts: the kind that reads them if the names of the option are a mixture (sources.h); NULL: there is none. */
+    const struct qkv_dataset *mixture;
+    /* What the names of a mixture stand for; NULL: files and folders (qkv_text_files_list). */
+    enum qkv_status (*list)(struct qkv_context *ctx, const char *const *names, struct qkv_text_files *files,
+                            struct qkv_texts *notes);
+    enum qkv_status (*absolute)(struct qkv_context *ctx, const char **name);
     const char *noun, *nouns; /* what it is in messages: "a text", "texts" */
     enum qkv_data_reads reads;
     enum qkv_data_tasks tasks;
@@ -289,6 +298,9 @@ struct qkv_dataset {
 #define QKV_DATASET_ROW_FLAG(name)
 #define QKV_DATASET_ROW(type, name, value, subject, help) QKV_DATASET_ROW_##type(name)
 QKV_TRAIN_LIST(QKV_DATASET_ROW)
+#define QKV_TEXT_KEY      "text"
+#define QKV_SHARDS_FOLDER "shards" /* in the folder of a run */
+extern const struct qkv_dataset qkv_dataset_mixture; /* (dataset_mixture.c) */
 /* The i-th kind, NULL past the last; and the one whose option has this name, or NULL. */
 const struct qkv_dataset *qkv_dataset_at(size_t i);
 const struct qkv_dataset *qkv_dataset_named(const char *option);
@@ -320,6 +332,19 @@ enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_trai
 enum qkv_status qkv_text_check(struct qkv_context *ctx, const struct qkv_train_options *options,
                                const struct qkv_spec *spec);
 enum qkv_status qkv_text_restore(struct qkv_data *data);
+/* Shared by the datasets of windows: where a row of a step begins, in which tokens; rows begin … end of a step. */
+typedef size_t qkv_text_place(const struct qkv_data *data, uint64_t step, size_t row,
+                              const struct qkv_tokens **tokens);
+enum qkv_status qkv_text_fill(struct qkv_data *data, uint64_t step, size_t begin, size_t end, qkv_text_place *place,
+                              struct qkv_batch *batch);
+enum qkv_status qkv_text_begin(struct qkv_data *data, uint64_t step, struct qkv_dataset_step *out);
+enum qkv_status qkv_text_validate(struct qkv_data *data, struct qkv_pass *pass, double *loss, double *metric);
+double qkv_text_epoch(const struct qkv_data *data);
+uint64_t qkv_text_total(struct qkv_data *data, uint64_t step);
+void qkv_text_count(const struct qkv_data *data, struct qkv_data_counts *counts);
+/* QKV_ARGUMENT: a part, "training", of some files has `count` tokens, which are too few for a window. */
+enum qkv_status qkv_text_short(const struct qkv_data *data, const char *what, const struct qkv_text_files *files,
+                               size_t count, const char *other_way);
 
 /* ---- the data of a run (data.c) --------------------------------------------------------------------------------- */
 

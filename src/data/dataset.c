@@ -4,6 +4,7 @@
 
 #include "model/spec.h"
 #include "data/data.h"
+#include "data/sources.h"
 
 #undef QKV_DATASET_ROW_DATA
 #define QKV_DATASET_ROW_DATA(name) &qkv_dataset_##name,
@@ -25,9 +26,17 @@ bool qkv_dataset_given(const struct qkv_dataset *dataset, const struct qkv_train
     return first && *first;
 }
 
+/* The record of a mixture has its text_key, so that runs of versions without mixtures stay what they are. */
+static bool dataset_mixes(const struct qkv_dataset *dataset, const struct qkv_train_options *options) {
+    if (!dataset->mixture) return false;
+    if (options->text_key && *options->text_key) return true;
+    return !options->origin.recorded && qkv_sources_mix(qkv_dataset_names(dataset, options));
+}
+
 const struct qkv_dataset *qkv_dataset_of(const struct qkv_train_options *options) {
     for (size_t i = 0; i < DATASETS; i++)
-        if (qkv_dataset_given(datasets[i], options)) return datasets[i];
+        if (qkv_dataset_given(datasets[i], options))
+            return dataset_mixes(datasets[i], options) ? datasets[i]->mixture : datasets[i];
     return NULL;
 }
 

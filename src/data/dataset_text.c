@@ -67,15 +67,8 @@ static enum qkv_status open_tokens(struct qkv_data *d, const struct text *text, 
     return status ? status : qkv_tokens_open(d->ctx, text->path, text->facts, tokens);
 }
 
-static struct qkv_tokens part_of(const struct qkv_tokens *whole, size_t begin, size_t count) {
-    struct qkv_tokens part = *whole;
-    part.start += begin; /* the whole owns the file */
-    part.count = count;
-    return part;
-}
-
-static enum qkv_status too_short(const struct qkv_data *d, const char *what, const struct qkv_text_files *files,
-                                 size_t count, const char *other_way) {
+enum qkv_status qkv_text_short(const struct qkv_data *d, const char *what, const struct qkv_text_files *files,
+                               size_t count, const char *other_way) {
     char shorter[64] = "", text[QKV_FILES_NAME];
     if (count >= 2) snprintf(shorter, sizeof shorter, "a context of at most %zu, ", count - 1);
     return qkv_fail(d->ctx, QKV_ARGUMENT,
@@ -91,18 +84,18 @@ static enum qkv_status dataset_text_split(struct qkv_data *d) {
     size_t count = d->windows.data_tokens.count, kept = o->valid ? 0 : (size_t)((double)count * o->valid_fraction);
     qkv_text_files_hold_out(data, kept);
     if (o->valid) {
-        d->windows.train = part_of(&d->windows.data_tokens, 0, count);
-        d->windows.valid = part_of(&d->windows.valid_tokens, 0, d->windows.valid_tokens.count);
+        d->windows.train = qkv_tokens_part(&d->windows.data_tokens, 0, count);
+        d->windows.valid = qkv_tokens_part(&d->windows.valid_tokens, 0, d->windows.valid_tokens.count);
     } else {
-        d->windows.train = part_of(&d->windows.data_tokens, 0, count - kept);
-        d->windows.valid = part_of(&d->windows.data_tokens, count - kept, kept);
+        d->windows.train = qkv_tokens_part(&d->windows.data_tokens, 0, count - kept);
+        d->windows.valid = qkv_tokens_part(&d->windows.data_tokens, count - kept, kept);
     }
     if (d->windows.train.count < d->T + 1)
-        return too_short(d, "training", data, d->windows.train.count,
-                         !o->valid && count > d->T ? ", or a smaller valid_fraction" : "");
+        return qkv_text_short(d, "training", data, d->windows.train.count,
+                              !o->valid && count > d->T ? ", or a smaller valid_fraction" : "");
     if (qkv_train_validates(d->options) && d->windows.valid.count < d->T + 1)
-        return too_short(d, "validation", o->valid ? &d->facts->valid_files : data, d->windows.valid.count,
-                         o->valid ? "" : ", a larger valid_fraction, or 0 for no validation");
+        return qkv_text_short(d, "validation", o->valid ? &d->facts->valid_files : data, d->windows.valid.count,
+                              o->valid ? "" : ", a larger valid_fraction, or 0 for no validation");
     return QKV_OK;
 }
 
@@ -131,29 +124,28 @@ static void text_row(struct qkv_data *d, size_t at, int32_t prefix) {
 
 /* ---- batches ---------------------------------------------------------------------------------------------------- */
 
-static double dataset_text_epoch(const struct qkv_data *d) {
+double qkv_text_epoch(const struct qkv_data *d) {
     return (double)d->windows.train.count / ((double)d->options->batch * (double)d->T);
 }
 
-static uint64_t dataset_text_total(struct qkv_data *d, uint64_t step) {
+uint64_t qkv_text_total(struct qkv_data *d, uint64_t step) {
     return (step + 1) * (uint64_t)d->options->batch * d->T;
 }
 
-static enum qkv_status dataset_text_fill(struct qkv_data *d, uint64_t step, size_t begin, size_t end,
-                                         struct qkv_batch *batch) {
+enum qkv_status qkv_text_fill(struct qkv_data *d, uint64_t step, size_t begin, size_t end, qkv_text_place *place,
+                              struct qkv_batch *batch) {
     enum qkv_status status = QKV_OK;
     const struct qkv_train_options *o = d->options;
-    const uint64_t seed = (uint64_t)o->seed;
     const struct qkv_masking masking = qkv_masking_of(o, qkv_model_tokenizer(d->model));
     const bool masks = qkv_task_masks(o);
     for (size_t r = begin; r < end && !status; r++) {
-        size_t start = qkv_draw_window(seed, step, r, d->windows.train.count - d->T);
-        size_t at = (r - begin) * d->T;
-        status = qkv_tokens_window(d->ctx, &d->windows.train, start, d->T, d->rows.ids + at, d->rows.targets + at);
+        const struct qkv_tokens *tokens;
+        const size_t start = place(d, step, r, &tokens), at = (r - begin) * d->T;
+        status = qkv_tokens_window(d->ctx, tokens, start, d->T, d->rows.ids + at, d->rows.targets + at);
         if (status) return status;
         text_row(d, r - begin, o->prefix ? qkv_row_prefix(o, step, r, d->T) : 0);
         if (!masks) continue;
-        struct qkv_random random = qkv_draw_masks(seed, step, r);
+        struct qkv_random random = qkv_draw_masks((uint64_t)o->seed, step, r);
         qkv_mask_row(&masking, &random, d->T, d->rows.ids + at, d->rows.targets + at);
     }
     batch->B = end - begin;
@@ -163,8 +155,19 @@ static enum qkv_status dataset_text_fill(struct qkv_data *d, uint64_t step, size
     return status;
 }
 
+static size_t dataset_text_place(const struct qkv_data *d, uint64_t step, size_t row,
+                                 const struct qkv_tokens **tokens) {
+    *tokens = &d->windows.train;
+    return qkv_draw_window((uint64_t)d->options->seed, step, row, d->windows.train.count - d->T);
+}
+
+static enum qkv_status dataset_text_fill(struct qkv_data *d, uint64_t step, size_t begin, size_t end,
+                                         struct qkv_batch *batch) {
+    return qkv_text_fill(d, step, begin, end, dataset_text_place, batch);
+}
+
 /* Where not all targets count, those of all rows are counted by making each of them once. */
-static enum qkv_status dataset_text_begin(struct qkv_data *d, uint64_t step, struct qkv_dataset_step *out) {
+enum qkv_status qkv_text_begin(struct qkv_data *d, uint64_t step, struct qkv_dataset_step *out) {
     const size_t rows = (size_t)d->options->batch;
     const bool masks = qkv_task_masks(d->options);
     struct qkv_batch batch;
@@ -173,7 +176,7 @@ static enum qkv_status dataset_text_begin(struct qkv_data *d, uint64_t step, str
     if (!masks && !d->rows.documents && !d->rows.prefix) return QKV_OK;
     out->targets = 0;
     for (size_t r = 0; r < out->rows && !status; r++) {
-        status = dataset_text_fill(d, step, r, r + 1, &batch);
+        status = d->dataset->fill(d, step, r, r + 1, &batch);
         for (size_t i = 0; i < d->T && !status; i++) out->targets += d->rows.targets[i] != QKV_IGNORE;
     }
     /* documents of nothing but their end: no loss, and no gradient */
@@ -188,12 +191,12 @@ enum qkv_status qkv_text_check(struct qkv_context *ctx, const struct qkv_train_o
     return status ? status : qkv_prefix_check(ctx, options, spec);
 }
 
-static void dataset_text_count(const struct qkv_data *d, struct qkv_data_counts *counts) {
+void qkv_text_count(const struct qkv_data *d, struct qkv_data_counts *counts) {
     counts->tokens = d->windows.train.count;
     counts->valid_tokens = d->windows.valid.count;
 }
 
-static enum qkv_status dataset_text_validate(struct qkv_data *d, struct qkv_pass *pass, double *loss, double *metric) {
+enum qkv_status qkv_text_validate(struct qkv_data *d, struct qkv_pass *pass, double *loss, double *metric) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(d->model);
     const struct qkv_masking masking = qkv_masking_of(d->options, tokenizer);
     size_t windows;
@@ -218,6 +221,7 @@ static enum qkv_status dataset_text_validate(struct qkv_data *d, struct qkv_pass
 
 const struct qkv_dataset qkv_dataset_data = {
     QKV_DATASET_OPTION(data),
+    .mixture = &qkv_dataset_mixture,
     .noun = "a text",
     .nouns = "texts",
     .reads = QKV_READS_TEXT,
@@ -227,10 +231,10 @@ const struct qkv_dataset qkv_dataset_data = {
     .prepare = dataset_text_prepare,
     .restore = qkv_text_restore,
     .open = dataset_text_open,
-    .begin = dataset_text_begin,
+    .begin = qkv_text_begin,
     .fill = dataset_text_fill,
-    .epoch = dataset_text_epoch,
-    .total = dataset_text_total,
-    .count = dataset_text_count,
-    .validate = dataset_text_validate,
+    .epoch = qkv_text_epoch,
+    .total = qkv_text_total,
+    .count = qkv_text_count,
+    .validate = qkv_text_validate,
 };

@@ -10,6 +10,8 @@
 #define STREAM_MASKS   (UINT64_C(4) << 56)
 #define STREAM_VALID   (UINT64_C(5) << 56)
 #define STREAM_PREFIX  (UINT64_C(6) << 56)
+#define STREAM_MIX     (UINT64_C(9) << 56)
+#define STREAM_ORDER   (UINT64_C(10) << 56)
 
 /* Each place has 2^16 counters of the step's stream to itself: a draw without bias may need more than one. */
 static struct qkv_random rng_streams_place(uint64_t seed, uint64_t stream, uint64_t n) {
@@ -45,4 +47,12 @@ struct qkv_random qkv_draw_masks(uint64_t seed, uint64_t step, uint64_t row) {
 
 struct qkv_random qkv_draw_valid_masks(uint64_t seed, uint64_t window) {
     return qkv_random_start(seed, STREAM_VALID + window);
+}
+
+struct qkv_random qkv_draw_mix(uint64_t seed, uint64_t block) {
+    return qkv_random_start(seed, STREAM_MIX + block);
+}
+
+struct qkv_random qkv_draw_order(uint64_t seed, size_t source, uint64_t epoch) {
+    return qkv_random_start(seed, STREAM_ORDER + epoch * QKV_FILES_MAX + source);
 }

@@ -263,7 +263,42 @@ static enum qkv_status tokens_copy(const struct qkv_tokens *tokens, size_t start
     return status;
 }
 
+struct qkv_tokens qkv_tokens_part(const struct qkv_tokens *whole, size_t begin, size_t count) {
+    struct qkv_tokens part = *whole;
+    part.start += begin; /* the whole owns the file */
+    part.count = count;
+    return part;
+}
+
+/* The part that has a token of a join. */
+static size_t tokens_find(const struct qkv_tokens_join *join, size_t at) {
+    size_t low = 0, high = join->count;
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (join->before[middle] <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static enum qkv_status tokens_read_join(const struct qkv_tokens *tokens, size_t start, size_t count, int32_t *ids) {
+    const struct qkv_tokens_join *join = tokens->join;
+    size_t at = tokens->start + start;
+    enum qkv_status status = QKV_OK;
+    for (size_t part = tokens_find(join, at); count && !status; part++) {
+        const size_t n = qkv_min(count, (size_t)join->before[part + 1] - at);
+        if (n) status = qkv_tokens_read(&join->parts[part], at - (size_t)join->before[part], n, ids);
+        at += n;
+        ids += n;
+        count -= n;
+    }
+    return status;
+}
+
 enum qkv_status qkv_tokens_read(const struct qkv_tokens *tokens, size_t start, size_t count, int32_t *ids) {
+    if (tokens->join) return tokens_read_join(tokens, start, count, ids);
     unsigned char *bytes = (unsigned char *)ids + count * (sizeof *ids - tokens->width);
     enum qkv_status status = tokens_copy(tokens, start, count, bytes);
     if (status) return status;

@@ -75,6 +75,7 @@ struct chain_run { /* the state of one call */
     bool specials;
     bool spanned;       /* the caller wants spans */
     bool mapped;        /* spans, or a splitter, need the sources of bytes */
+    bool many;          /* several texts use one cache, which copies its keys */
     int32_t only;       /* the one special token to find without `specials`; −1: none */
     const char *source; /* the text */
     size_t source_size;
@@ -401,6 +402,9 @@ size_t qkv_chain_cut(const struct qkv_tokenizer *t, const char *text, size_t siz
 /* A run's cache of pieces (chain_model.c). */
 enum qkv_status qkv_chain_cache_create(struct qkv_context *ctx, size_t text, struct chain_cache **out);
 void qkv_chain_cache_free(struct chain_cache *cache);
+/* qkv_tokenizer_encode_many. */
+enum qkv_status qkv_chain_encode_many(const struct qkv_tokenizer *t, const struct qkv_word *texts, size_t count,
+                                      int32_t **ids, size_t *ends);
 
 /* ---- added tokens (chain_added.c) -------------------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* Text to ids by a chain: cut at added tokens, normalized, cut again, split, and each piece encoded by the model. */
 #include "text/chain.h"
+#include "text/sequence.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -252,6 +253,33 @@ enum qkv_status qkv_chain_encode(struct qkv_context *ctx, const struct qkv_token
     *ids = status ? NULL : r.ids;
     if (spans) *spans = status ? NULL : r.spans;
     *count = status ? 0 : r.count;
+    return status;
+}
+
+enum qkv_status qkv_chain_encode_many(const struct qkv_tokenizer *t, const struct qkv_word *texts, size_t count,
+                                      int32_t **ids, size_t *ends) {
+    struct chain_run r = {.t = t, .chain = t->chain, .specials = true, .only = -1, .many = true};
+    const bool repairs = !t->chain->plain && !t->chain->reads_bytes;
+    enum qkv_status status = QKV_OK;
+    size_t total = 0;
+    r.mapped = t->chain->needs_map;
+    for (size_t i = 0; i < count && !status; i++) {
+        if (!qkv_add_size(total, texts[i].size, &total) || (r.mapped && texts[i].size > UINT32_MAX / 4) ||
+            (repairs && qkv_utf8_valid(texts[i].text, texts[i].size) < texts[i].size))
+            status = QKV_ARGUMENT;
+    }
+    if (!status && !(t->chain->types && t->chain->model == CHAIN_UNIGRAM))
+        status = qkv_chain_cache_create(NULL, total, &r.cache);
+    if (!status) status = qkv_chain_room(&r, total / 3 + 1);
+    for (size_t i = 0; i < count && !status; i++) {
+        r.source = texts[i].text;
+        r.source_size = texts[i].size;
+        status = encode_all(&r);
+        ends[i] = r.count;
+    }
+    qkv_chain_run_free(&r);
+    if (status) free(r.ids);
+    *ids = status ? NULL : r.ids;
     return status;
 }
 

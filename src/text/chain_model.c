@@ -265,7 +265,8 @@ static enum qkv_status cache_store(struct chain_run *r, struct cache_entry *e, u
         cache->bytes.size = cache->list.count = 0;
         memset(cache->at, 0, (cache->mask + 1) * sizeof *cache->at);
     }
-    *e = (struct cache_entry){(size_t)(s - r->source), first, hash, (uint16_t)n, (uint8_t)size, !r->text.view};
+    *e = (struct cache_entry){(size_t)(s - r->source), first, hash, (uint16_t)n, (uint8_t)size,
+                              r->many || !r->text.view};
     enum qkv_status status = QKV_OK;
     if (e->copied) {
         e->key = cache->bytes.size;

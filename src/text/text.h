@@ -215,6 +215,14 @@ void qkv_merger_free(struct qkv_merger *merger);
 /* ---- train_tokenizer.c ------------------------------------------------------------------------------------------- */
 
 /* A tokenizer that is made from a text in pieces. Read all pieces in order, then end it. */
+/* qkv_tokenizer_encode without a context: several threads encode with one tokenizer. A failure has no sentence. */
+enum qkv_status qkv_tokenizer_encode_alone(const struct qkv_tokenizer *t, const char *text, size_t size, int32_t **ids,
+                                           size_t *count);
+/* The same of several texts of UTF-8, each by itself; they share what is remembered of their words, so short texts are
+ * encoded faster. ends (count): ids up to the end of each. QKV_ARGUMENT: a text is not UTF-8, or too large. */
+struct qkv_word;
+enum qkv_status qkv_tokenizer_encode_many(const struct qkv_tokenizer *t, const struct qkv_word *texts, size_t count,
+                                          int32_t **ids, size_t *ends);
 struct qkv_learner;
 /* The caller's specials in `options` must stay valid until the end. */
 enum qkv_status qkv_learner_begin(struct qkv_context *ctx, const struct qkv_tokenizer_options *options,

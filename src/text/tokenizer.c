@@ -177,6 +177,16 @@ enum qkv_status qkv_tokenizer_encode(struct qkv_context *ctx, const struct qkv_t
     return tokenizer_encode(ctx, t, text, size, specials, ids, NULL, count);
 }
 
+enum qkv_status qkv_tokenizer_encode_alone(const struct qkv_tokenizer *t, const char *text, size_t size, int32_t **ids,
+                                           size_t *count) {
+    return tokenizer_encode(NULL, t, text, size, true, ids, NULL, count);
+}
+
+enum qkv_status qkv_tokenizer_encode_many(const struct qkv_tokenizer *t, const struct qkv_word *texts, size_t count,
+                                          int32_t **ids, size_t *ends) {
+    return qkv_chain_encode_many(t, texts, count, ids, ends);
+}
+
 enum qkv_status qkv_tokenizer_encode_spans(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *text,
                                            size_t size, bool specials, int32_t **ids, size_t **spans, size_t *count) {
     QKV_CALL(ctx);

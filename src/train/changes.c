@@ -21,6 +21,7 @@ static const struct reason {
     {"examples", data},
     {"valid", data},
     {"valid_fraction", data},
+    {"shards", data},
     {"task", data},
     {"mask_probability", data},
     {"mask_each", data},

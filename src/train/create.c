@@ -140,17 +140,28 @@ static enum qkv_status check_file(struct qkv_context *ctx, const char *path, boo
 
 /* What an option's names stand for; the names themselves become absolute. */
 static enum qkv_status check_names(struct qkv_trainer *t, const char **names, struct qkv_text_files *files) {
-    enum qkv_status status = qkv_text_files_list(t->ctx, names, files, &t->notes);
-    for (size_t i = 0; i < files->count && !status; i++)
-        status = check_file(t->ctx, files->items[i].path, t->data.dataset->reads == QKV_READS_ARRAYS);
-    for (size_t i = 0; i < QKV_FILES_MAX && names[i] && !status; i++) status = make_absolute(t->ctx, &names[i]);
+    const struct qkv_dataset *dataset = t->data.dataset;
+    enum qkv_status status = dataset->list ? dataset->list(t->ctx, names, files, &t->notes)
+                                           : qkv_text_files_list(t->ctx, names, files, &t->notes);
+    for (size_t i = 0; i < files->count && !status && !dataset->list; i++)
+        status = check_file(t->ctx, files->items[i].path, dataset->reads == QKV_READS_ARRAYS);
+    for (size_t i = 0; i < QKV_FILES_MAX && names[i] && !status; i++)
+        status = dataset->absolute ? dataset->absolute(t->ctx, &names[i]) : make_absolute(t->ctx, &names[i]);
     return status;
+}
+
+/* The folder of shards may be new. */
+static enum qkv_status check_shards(struct qkv_trainer *t) {
+    struct qkv_train_options *o = &t->options;
+    enum qkv_status status = o->shards && *o->shards ? qkv_make_folder(t->ctx, o->shards) : QKV_OK;
+    return !status && o->shards && *o->shards ? make_absolute(t->ctx, &o->shards) : status;
 }
 
 static enum qkv_status check_texts(struct qkv_trainer *t) {
     struct qkv_train_options *o = &t->options;
     enum qkv_status status = check_names(t, qkv_dataset_files(o), &t->facts.texts.data_files);
     if (!status && o->valid) status = check_names(t, o->valid_files, &t->facts.texts.valid_files);
+    if (!status) status = check_shards(t);
     return status;
 }
 
@@ -268,6 +279,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status && qkv_context_ranks(ctx) == 1 && !strcmp(t->options.gradients, "bf16"))
         status = qkv_trainer_add_note(t, "gradients=bf16 changes nothing with one rank, whose gradients do not travel");
     if (!status) qkv_trainer_choose(t);
+    if (!status) status = qkv_train_key(ctx, &t->options);
     if (!status) t->fresh = true;
     if (!status) status = check_texts(t);
     if (!status) status = make_absolute(t->ctx, &t->options.from);

@@ -66,6 +66,10 @@ static bool need_tokenizer(const struct qkv_train_options *o) {
     return !dataset || dataset->tokenizers > 0;
 }
 
+static bool need_mixture(const struct qkv_train_options *o) {
+    return qkv_dataset_of(o) == &qkv_dataset_mixture;
+}
+
 static bool need_examples(const struct qkv_train_options *o) {
     return learns_from(o, QKV_READS_ARRAYS);
 }
@@ -120,6 +124,11 @@ static const struct need {
     {"tokenizer", need_tokenizer, "examples are arrays of numbers", NULL},
     {"context", need_tokenizer, "examples say how many positions they have", NULL},
     {"in_order", need_examples, "only examples (examples) are shuffled as a whole", NULL},
+    {"text_key", need_mixture, "only texts (data) may be JSON lines", NULL},
+    {"skip_bad", need_mixture, "only mixtures of texts leave files and lines out",
+     "leave it out, or give the texts a weight, as in books/:1"},
+    {"shards", need_mixture, "only mixtures of texts have shards",
+     "leave it out, or give the texts a weight, as in books/:1"},
     {"source_tokenizer", need_sources, "only pairs have sources", NULL},
     {"batch_tokens", need_lines, "the windows of a text are all as long", "leave it out, and set batch instead"},
     {"long", need_long, "the windows of a text are all as long as the context", NULL},

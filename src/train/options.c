@@ -540,6 +540,12 @@ enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options
     return status;
 }
 
+enum qkv_status qkv_train_key(struct qkv_context *ctx, struct qkv_train_options *options) {
+    if (qkv_dataset_of(options) != &qkv_dataset_mixture || options->text_key) return QKV_OK;
+    options->text_key = qkv_copy_string(ctx, QKV_TEXT_KEY);
+    return options->text_key ? QKV_OK : QKV_MEMORY;
+}
+
 void qkv_train_release(struct qkv_train_options *options) {
     for (size_t i = 0; i < OPTION_COUNT; i++) {
         char **texts = options_field(&table[i], options);

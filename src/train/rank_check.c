@@ -152,15 +152,16 @@ static enum qkv_status check_hash(struct qkv_context *ctx, const char *path, uin
     return status;
 }
 
-/* The name, the size, and the hash of all bytes: far less work than to tokenise them. */
-static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_text_files *files,
+/* The name, and with `bytes` the size and the hash of all bytes: far less work than to tokenise them. Rank 0 alone
+ * reads the files of a mixture, which may be many. */
+static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_text_files *files, bool bytes,
                                    struct qkv_buffer *text) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < files->count && !status; i++) {
         const char *path = files->items[i].path, *slash = strrchr(path, '/');
-        uint64_t hash;
-        size_t size;
-        status = check_hash(ctx, path, &hash, &size);
+        uint64_t hash = 0;
+        size_t size = 0;
+        if (bytes) status = check_hash(ctx, path, &hash, &size);
         if (!status)
             status = qkv_buffer_print(ctx, text, "%s of %zu bytes (%016llx)\n", slash ? slash + 1 : path, size,
                                       (unsigned long long)hash);
@@ -231,9 +232,12 @@ enum qkv_status qkv_rank_check(struct qkv_trainer *t, const struct qkv_spec *spe
     qkv_free(json);
     status = check_made(ctx, "specs", &text, status);
     if (!status) status = check_made(ctx, "models to begin with", &text, check_origin(t, &text));
-    if (!status) status = check_made(ctx, "data", &text, check_files(ctx, &t->facts.texts.data_files, &text));
+    if (!status)
+        status =
+            check_made(ctx, "data", &text, check_files(ctx, &t->facts.texts.data_files, !t->data.dataset->list, &text));
     return status ? status
-                  : check_made(ctx, "data to validate on", &text, check_files(ctx, &t->facts.texts.valid_files, &text));
+                  : check_made(ctx, "data to validate on", &text,
+                               check_files(ctx, &t->facts.texts.valid_files, !t->data.dataset->list, &text));
 }
 
 /* ---- an evaluation ----------------------------------------------------------------------------------------------- */
@@ -274,7 +278,7 @@ enum qkv_status qkv_rank_check_evaluation(struct qkv_model *model, const struct 
     status = qkv_rank_agree(ctx, status);
     if (!status) status = qkv_rank_agree(ctx, check_machine(ctx));
     if (!status) status = check_made(ctx, "models", &text, check_model(model, &text));
-    return status ? status : check_made(ctx, "data", &text, check_files(ctx, files, &text));
+    return status ? status : check_made(ctx, "data", &text, check_files(ctx, files, true, &text));
 }
 
 enum qkv_status qkv_rank_check_evaluation_of(struct qkv_model *model, const char *path, enum qkv_status status) {

@@ -78,6 +78,9 @@ enum qkv_status qkv_train_check_needs(struct qkv_context *ctx, const struct qkv_
  * `spec` may be NULL. The new texts are constants. */
 enum qkv_status qkv_train_settle(struct qkv_context *ctx, struct qkv_train_options *options,
                                  const struct qkv_spec *spec, struct qkv_texts *notes);
+/* Sets text_key of a mixture of texts that has none, to the usual one; the copy owns it. The record of a run says by
+ * this option that its texts are a mixture. */
+enum qkv_status qkv_train_key(struct qkv_context *ctx, struct qkv_train_options *options);
 /* A copy that owns its texts, and its end. */
 enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options *copy,
                                const struct qkv_train_options *options);

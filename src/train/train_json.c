@@ -73,6 +73,7 @@ static void print_file(struct qkv_json *json, const struct qkv_text_file *file) 
     if (file->lines) qkv_json_put_count(json, "lines", file->lines);
     if (file->long_lines) qkv_json_put_count(json, "long", file->long_lines);
     qkv_json_put_count(json, "held_out", file->held_out);
+    if (file->source) qkv_json_put_count(json, "source", file->source);
     qkv_json_end(json, '}');
 }
 
@@ -255,12 +256,14 @@ static bool read_file(const json_t *file, struct qkv_text_file *out) {
     json_int_t tokens = json_integer_value(json_object_get(file, "tokens"));
     json_int_t lines = json_integer_value(json_object_get(file, "lines"));
     json_int_t longer = json_integer_value(json_object_get(file, "long"));
+    json_int_t source = json_integer_value(json_object_get(file, "source"));
     *out = (struct qkv_text_file){.path = (char *)(uintptr_t)path,
                                   .tokens = (uint64_t)tokens,
                                   .lines = (uint64_t)lines,
-                                  .long_lines = (uint64_t)longer};
-    return path && tokens >= 0 && lines >= 0 && longer >= 0 && read_count(file, "bytes", &out->bytes) &&
-           read_hash(file, "hash", &out->hash);
+                                  .long_lines = (uint64_t)longer,
+                                  .source = (uint32_t)source};
+    return path && source >= 0 && source < QKV_FILES_MAX && tokens >= 0 && lines >= 0 && longer >= 0 &&
+           read_count(file, "bytes", &out->bytes) && read_hash(file, "hash", &out->hash);
 }
 
 /* The files of a text, of which together it has the bytes and tokens; a run of before that has one, which its option

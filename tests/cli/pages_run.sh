@@ -145,6 +145,7 @@ printf 'i like cats\tj'\'' aime les chats\ni like dogs\tj'\'' aime les chiens\n'
 ln -s "$SOURCE/README.md" README.md
 mkdir books && cp book.txt books/
 echo '[{"role": "user", "content": "hi"}]' >talks.jsonl
+sed 's/.*/{"text": "&"}/' book.txt >texts.jsonl
 echo '{"prompt": "the", "max_tokens": 2}' >requests.jsonl
 echo '{"properties": {"name": {"type": "string", "maxLength": 9}}, "required": ["name"]}' >person.json
 for name in my a b; do (make_spec && mv spec.json $name.json); done

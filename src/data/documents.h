@@ -1,0 +1,62 @@
+/* documents: the documents of a mixture as tokens: files are read in blocks of a fixed size, and all threads encode
+ * several blocks at once. A plain file is one document; each JSON line has one, the text of its key. */
+#ifndef QKV_DATA_DOCUMENTS_H
+#define QKV_DATA_DOCUMENTS_H
+
+#include "data/corpus.h"
+#include "data/records.h"
+
+/* Where a block ends: all blocks behind it follow from it. */
+struct qkv_document_place {
+    uint64_t file;     /* among the files */
+    uint64_t line;     /* lines of it before */
+    uint64_t position; /* unpacked bytes of it before; 0: the file has not begun */
+};
+/* What was left out with option skip_bad. */
+struct qkv_document_bad {
+    uint64_t lines, files;
+    char first_line[256], first_file[256]; /* the sentences about the first of each */
+};
+struct qkv_document_reader {
+    struct qkv_context *ctx;
+    struct qkv_text_files *files; /* get their bytes, hash, and time of change when they have been read */
+    const char *key;              /* option text_key */
+    bool skip_bad;
+    const struct qkv_tokenizer *tokenizer; /* that says where a plain file can be cut; NULL: */
+    const struct qkv_learner *learner;     /* this does */
+    struct qkv_document_place place;       /* behind the block read last */
+    struct qkv_document_bad bad;           /* its lines are the caller's to count */
+    struct qkv_records records;            /* of the file at place.file, if open */
+    bool open, json, failing;              /* failing: what is held comes before a failure */
+};
+/* A part of a file: whole JSON lines, or a part of a plain text that can be encoded by itself. */
+struct qkv_document_block {
+    char *text; /* of the block; grows */
+    size_t size, capacity;
+    const char *path;
+    uint64_t line;                   /* lines before it */
+    struct qkv_document_place place; /* behind it */
+    bool json, first, last;          /* first, last: of the plain text of its file */
+    /* What it becomes. */
+    struct qkv_buffer ids;        /* int32_t */
+    uint64_t documents, end;      /* that end in it; ids up to the end of the last one */
+    uint64_t bad_lines, bad_line; /* lines that are wrong; the first of them */
+    uint64_t bad_files;           /* that were left out before it */
+    enum qkv_status status;
+};
+/* Reads the next block; *end: there is none. With skip_bad files that cannot be read are left out and counted. Fails
+ * with QKV_FILE, QKV_FORMAT, QKV_MEMORY. */
+enum qkv_status qkv_documents_next(struct qkv_document_reader *reader, struct qkv_document_block *block, bool *end);
+/* Goes to a place, before the first block is read. */
+void qkv_documents_go(struct qkv_document_reader *reader, const struct qkv_document_place *place);
+void qkv_documents_close(struct qkv_document_reader *reader);
+/* Encodes some blocks on all threads. A line that is wrong fails with its sentence; with skip_bad its block counts it.
+ * The result is that of blocks which are encoded one after the other. */
+enum qkv_status qkv_documents_encode(struct qkv_document_reader *reader, struct qkv_document_block *blocks,
+                                     size_t count);
+/* Has a learner of a tokenizer read all documents. */
+enum qkv_status qkv_documents_learn(struct qkv_document_reader *reader, struct qkv_learner *learner,
+                                    qkv_progress *progress, void *user);
+void qkv_document_block_free(struct qkv_document_block *block);
+
+#endif

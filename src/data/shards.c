@@ -1,0 +1,273 @@
+#include "data/shards.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sys/stat.h>
+
+#include "data/data.h"
+
+#define BATCH_BYTES ((size_t)1 << 26) /* of text that is encoded at once; its last block may exceed it */
+enum { BLOCKS_MAX = 64 };
+
+/* ---- making ------------------------------------------------------------------------------------------------------ */
+
+struct shard_maker {
+    const struct qkv_shards_plan *plan;
+    struct qkv_shards *shards;
+    struct qkv_document_reader reader;
+    struct qkv_document_block blocks[BLOCKS_MAX];
+    size_t block_count;
+    /* The shard that is written. */
+    struct qkv_shard now;
+    struct qkv_text_facts facts;
+    struct qkv_tokens_writer writer;
+    char *path;
+    double before, total; /* bytes of files before the open one; of all */
+};
+
+static struct qkv_text_facts shard_facts(const struct qkv_shards_plan *p, const struct qkv_shard *shard) {
+    return (struct qkv_text_facts){.bytes = shard->bytes,
+                                   .hash = shard->hash,
+                                   .tokens = shard->tokens,
+                                   .tokenizer = p->facts->tokenizer,
+                                   .vocab = p->facts->vocab};
+}
+
+static enum qkv_status shard_begin(struct shard_maker *m, uint64_t source) {
+    m->now = (struct qkv_shard){.source = source, .hash = QKV_HASH_START};
+    m->facts = shard_facts(m->plan, &m->now);
+    m->path = qkv_shards_path(m->plan, m->shards->count);
+    return m->path ? qkv_tokens_begin(m->plan->ctx, m->path, &m->facts, &m->writer) : QKV_MEMORY;
+}
+
+/* Completes the shard and adds it to the index; a failure takes it back. */
+static enum qkv_status shard_end(struct shard_maker *m, enum qkv_status status) {
+    struct qkv_shards *s = m->shards;
+    if (!m->path) return status;
+    m->facts.bytes = m->now.bytes;
+    m->facts.hash = m->now.hash;
+    status = qkv_tokens_end(&m->writer, status);
+    free(m->path);
+    m->path = NULL;
+    if (status) return status;
+    struct qkv_shard *grown = qkv_list_room(s->ctx, s->items, &s->capacity, s->count, 1, sizeof *grown);
+    if (!grown) return QKV_MEMORY;
+    s->items = grown;
+    s->items[s->count++] = m->now;
+    return qkv_shards_write(m->plan, s);
+}
+
+static enum qkv_status shard_put(struct shard_maker *m, const struct qkv_document_block *b) {
+    struct qkv_text_file *file = &m->plan->files->items[b->place.file];
+    const size_t count = b->ids.size / sizeof(int32_t);
+    enum qkv_status status = QKV_OK;
+    m->reader.bad.lines += b->bad_lines;
+    if (m->path && m->now.source != file->source) status = shard_end(m, status);
+    if (!status && !m->path && count) status = shard_begin(m, file->source);
+    if (!status && count) status = qkv_tokens_put(&m->writer, (const int32_t *)(const void *)b->ids.data, count);
+    if (status || !m->path) return status;
+    m->now.hash = qkv_hash(m->now.hash, b->ids.data, b->ids.size);
+    if (b->end) m->now.end = m->now.tokens + b->end;
+    m->now.tokens += count;
+    m->now.documents += b->documents;
+    m->now.bytes += b->size;
+    m->now.place = b->place;
+    m->now.bad = m->reader.bad;
+    m->now.bad.files = b->bad_files;
+    file->tokens += count;
+    m->now.file_tokens = file->tokens;
+    return m->now.tokens >= m->plan->shard_tokens ? shard_end(m, QKV_OK) : QKV_OK;
+}
+
+/* Blocks for all threads, in memory that does not grow with their number of lines. */
+static enum qkv_status maker_read(struct shard_maker *m, bool *end) {
+    const int threads = m->plan->ctx->threads;
+    const size_t most = qkv_min((size_t)(threads > 0 ? threads : 1) * 2, BLOCKS_MAX);
+    enum qkv_status status = QKV_OK;
+    m->block_count = 0;
+    for (size_t bytes = 0; !status && !*end && m->block_count < most && bytes < BATCH_BYTES;) {
+        struct qkv_document_block *b = &m->blocks[m->block_count];
+        const uint64_t file = m->reader.place.file;
+        status = qkv_documents_next(&m->reader, b, end);
+        for (uint64_t i = file; i < m->reader.place.file; i++) m->before += (double)m->plan->files->items[i].bytes;
+        if (status || *end) break;
+        bytes += b->size;
+        m->block_count++;
+    }
+    return status;
+}
+
+/* What was read before a failure is encoded first: its own failure comes before. */
+static enum qkv_status maker_once(struct shard_maker *m, bool *end) {
+    const struct qkv_shards_plan *p = m->plan;
+    char message[sizeof p->ctx->message];
+    const double at = m->reader.open ? (double)m->reader.records.bytes.file_at : 0;
+    enum qkv_status status = qkv_train_progress(p->ctx, p->progress, p->user, "tokenizing", m->before + at, m->total);
+    if (status) return status;
+    const enum qkv_status reading = maker_read(m, end);
+    memcpy(message, p->ctx->message, sizeof message);
+    status = qkv_documents_encode(&m->reader, m->blocks, m->block_count);
+    for (size_t i = 0; i < m->block_count && !status; i++) status = shard_put(m, &m->blocks[i]);
+    if (!status && reading) memcpy(p->ctx->message, message, sizeof message);
+    return status ? status : reading;
+}
+
+/* Goes on behind the shards that there are. */
+static void maker_go(struct shard_maker *m) {
+    const struct qkv_shards *s = m->shards;
+    const struct qkv_shard *last = s->count ? &s->items[s->count - 1] : &(struct qkv_shard){0};
+    struct qkv_text_files *files = m->plan->files;
+    qkv_documents_go(&m->reader, &last->place);
+    m->reader.bad = last->bad;
+    for (uint64_t i = last->place.file; i < files->count; i++) {
+        files->items[i].tokens = i == last->place.file ? last->file_tokens : 0;
+        files->items[i].hash = 0;
+    }
+    for (uint64_t i = 0; i < last->place.file && i < files->count; i++) m->before += (double)files->items[i].bytes;
+}
+
+static enum qkv_status shards_make(const struct qkv_shards_plan *p, struct qkv_shards *s) {
+    struct shard_maker *m = qkv_allocate(p->ctx, 1, sizeof *m);
+    bool end = false;
+    if (!m) return QKV_MEMORY;
+    m->plan = p;
+    m->shards = s;
+    m->total = (double)qkv_text_files_size(p->files);
+    m->reader = (struct qkv_document_reader){
+        .ctx = p->ctx, .files = p->files, .key = p->key, .skip_bad = p->skip_bad, .tokenizer = p->tokenizer};
+    maker_go(m);
+    enum qkv_status status = qkv_make_folder(p->ctx, p->folder);
+    while (!status && !end) status = maker_once(m, &end);
+    status = shard_end(m, status);
+    if (!status && s->count) {
+        s->items[s->count - 1].bad = m->reader.bad;
+        s->complete = true;
+        status = qkv_shards_write(p, s);
+    }
+    qkv_documents_close(&m->reader);
+    for (size_t i = 0; i < BLOCKS_MAX; i++) qkv_document_block_free(&m->blocks[i]);
+    free(m);
+    return status;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static void shards_drop(struct qkv_shards *s) {
+    for (size_t i = 0; i < s->count && s->tokens; i++) qkv_tokens_close(&s->tokens[i]);
+    for (size_t i = 0; i < s->count && s->paths; i++) free(s->paths[i]);
+    free(s->tokens);
+    free(s->paths);
+    s->tokens = NULL;
+    s->paths = NULL;
+}
+
+void qkv_shards_close(struct qkv_shards *s) {
+    shards_drop(s);
+    free(s->items);
+    *s = (struct qkv_shards){0};
+}
+
+/* Opens all shards; *opened: how many could be. */
+static enum qkv_status shards_take(const struct qkv_shards_plan *p, struct qkv_shards *s, size_t *opened) {
+    enum qkv_status status = QKV_OK;
+    *opened = 0;
+    s->tokens = qkv_allocate(p->ctx, s->count + 1, sizeof *s->tokens);
+    s->paths = qkv_allocate(p->ctx, s->count + 1, sizeof *s->paths);
+    if (!s->tokens || !s->paths) return QKV_MEMORY;
+    for (size_t i = 0; i < s->count && !status; i++) {
+        const struct qkv_text_facts facts = shard_facts(p, &s->items[i]);
+        s->paths[i] = qkv_shards_path(p, i);
+        status = s->paths[i] ? qkv_tokens_open(p->ctx, s->paths[i], &facts, &s->tokens[i]) : QKV_MEMORY;
+        *opened += !status;
+    }
+    return status;
+}
+
+/* Sizes and times of change, of a run that goes on only the latter. */
+static enum qkv_status shards_look(const struct qkv_shards_plan *p, bool known) {
+    struct stat info;
+    for (size_t i = 0; i < p->files->count; i++) {
+        struct qkv_text_file *file = &p->files->items[i];
+        const bool there = stat(file->path, &info) == 0;
+        if (!there && !known) return qkv_fail_file(p->ctx, "read", file->path, errno);
+        if (!there) continue;
+        if (!known) file->bytes = (uint64_t)info.st_size;
+        file->changed = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec;
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status shards_changed(const struct qkv_shards_plan *p, const struct qkv_text_files *then) {
+    struct stat info;
+    size_t i = 0;
+    while (i < then->count && stat(then->items[i].path, &info) == 0 && (uint64_t)info.st_size == then->items[i].bytes &&
+           then->items[i].hash == p->files->items[i].hash)
+        i++;
+    if (i == then->count)
+        return qkv_fail(p->ctx, QKV_FORMAT,
+                        "the tokens of %s in %s are not those that the run began with; start a new run in another "
+                        "folder",
+                        then->items[0].path, p->folder);
+    return qkv_fail(
+        p->ctx, QKV_FORMAT,
+        "tokens are missing in %s, and %s has changed since the run began (it had %llu bytes); restore one of "
+        "them, or start a new run in another folder",
+        p->folder, then->items[i].path, (unsigned long long)then->items[i].bytes);
+}
+
+static enum qkv_status shards_note(const struct qkv_shards_plan *p, const struct qkv_shards *s) {
+    const struct qkv_document_bad *bad = &s->items[s->count - 1].bad;
+    if (!p->notes || (!bad->lines && !bad->files)) return QKV_OK;
+    enum qkv_status status = QKV_OK;
+    if (bad->lines)
+        status = qkv_texts_add(p->ctx, p->notes, "skip_bad: %llu line%s left out, the first one because %s",
+                               (unsigned long long)bad->lines, bad->lines == 1 ? " is" : "s are", bad->first_line);
+    if (!status && bad->files)
+        status = qkv_texts_add(p->ctx, p->notes, "skip_bad: %llu file%s left out, the first one because %s",
+                               (unsigned long long)bad->files, bad->files == 1 ? " is" : "s are", bad->first_file);
+    return status;
+}
+
+/* The shards behind the first that cannot be opened are made again. */
+static enum qkv_status shards_complete(const struct qkv_shards_plan *p, struct qkv_shards *s) {
+    size_t opened;
+    enum qkv_status status = shards_take(p, s, &opened);
+    if (status == QKV_MEMORY || (!status && s->complete)) return status;
+    if (status && p->notes && opened < s->count)
+        if (qkv_texts_add(p->ctx, p->notes, "%s; it is made again", qkv_message(p->ctx))) return QKV_MEMORY;
+    qkv_forgive(p->ctx);
+    shards_drop(s);
+    s->count = opened;
+    s->complete = false;
+    status = shards_make(p, s);
+    if (!status && !s->count) {
+        char name[QKV_FILES_NAME];
+        status = qkv_fail(p->ctx, QKV_FORMAT, "there is no document in %s; give a text",
+                          qkv_text_files_name(p->files, name));
+    }
+    return status ? status : shards_take(p, s, &opened);
+}
+
+enum qkv_status qkv_shards_open(const struct qkv_shards_plan *p, struct qkv_shards *s) {
+    const bool known = p->facts->bytes != 0;
+    struct qkv_text_files then = {0};
+    struct qkv_text_facts facts = *p->facts;
+    *s = (struct qkv_shards){.ctx = p->ctx};
+    enum qkv_status status = shards_look(p, known);
+    if (!status && known) status = qkv_text_files_copy(p->ctx, p->files, &then);
+    if (!status) status = qkv_shards_read(p, known, s);
+    const bool read = s->complete;
+    if (!status) status = shards_complete(p, s);
+    if (!status) qkv_shards_sum(p, s, &facts);
+    if (known && !(status == QKV_MEMORY || status == QKV_STOPPED) &&
+        (status || facts.hash != p->facts->hash || facts.tokens != p->facts->tokens))
+        status = status && read ? status : shards_changed(p, &then);
+    if (!status) *p->facts = facts;
+    if (!status && !known) status = shards_note(p, s);
+    qkv_text_files_free(&then);
+    if (status) qkv_shards_close(s);
+    return status;
+}

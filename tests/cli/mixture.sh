@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Training on mixtures of texts: plain and packed files, JSON lines, folders and patterns by weight; shards that are
+# used again; the same bits with any number of threads and ranks, and of runs that stop and go on; bad input.
+# labels: numeric
+. "$(dirname "$0")/common.sh"
+make_spec
+mkdir corpus books
+make_text 400 >text.txt
+for i in 1 2 3; do
+    awk -v i=$i 'NR % 3 == i - 1 { gsub(/["\\]/, ""); printf "{\"id\": %d, \"text\": \"%s\"}\n", NR, $0 }' text.txt \
+        >corpus/$i.jsonl
+    awk -v i=$i 'NR % 3 == i - 1' text.txt >books/$i.txt
+done
+gzip -k corpus/2.jsonl && mv corpus/2.jsonl plain.jsonl
+command -v zstd >/dev/null && zstd -q --rm books/2.txt
+
+# mix RUN OPTIONS...: three quarters of the rows are JSON lines.
+mix() {
+    local run=$1
+    shift
+    try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data 'corpus/*.jsonl*:3' --data books/:1 \
+        --steps "${steps:-6}" --warmup 1 --batch 8 --eval-every 3 --save-every 3 --quiet --out "$run" "$@"
+}
+mix whole --threads 2
+mix one --threads 1
+same "$(losses one)" "$(losses whole)" "losses of one thread and of two"
+cmp -s one/model.safetensors whole/model.safetensors || fail "one thread and two: other weights"
+same "$(cd one/shards && cat ./*.bin | cksum)" "$(cd whole/shards && cat ./*.bin | cksum)" \
+    "shards of one thread and of two"
+same "$(ls whole/shards | wc -l)" 3 "two shards, one of each source, and their index"
+has whole/train.json '"text_key": "text"'
+has whole/train.json '"data": \[".*/corpus/\*[.]jsonl\*:3", ".*/books:1"\]'
+
+# A run that stops goes on as if it had not, also without its shards.
+steps=3 mix half
+rm half/shards/*.bin
+try 0 "$QKV" train --resume half --steps 6 --extend decay --quiet
+steps=3 mix again
+try 0 "$QKV" train --resume again --steps 6 --extend decay --quiet
+same "$(losses half)" "$(losses again)" "losses of a run whose shards were made again"
+cmp -s half/model.safetensors again/model.safetensors || fail "shards made again: other weights"
+
+# Shards of a folder are made once.
+mix first --shards shards
+touch -r shards before
+find shards -type f -exec touch -d 2001-01-01 {} +
+mix second --shards shards --seed 5
+same "$(find shards -newer before | wc -l)" 0 "files that were written into the folder of shards again"
+mix third --shards shards
+same "$(losses third)" "$(losses first)" "losses of runs that share shards"
+
+# Documents, masks of documents, another file to validate on, epochs.
+mix apart --documents --valid plain.jsonl
+try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data text.txt:1 --epochs 0.5 --batch 8 --warmup 1 --quiet \
+    --out half-epoch
+try 2 "$QKV" train --spec spec.json --data text.txt --skip-bad --out none
+has err 'skip-bad is given, but only mixtures of texts leave files and lines out'
+
+# ---- bad input ----
+bad() { # bad PATTERN OPTIONS...
+    local pattern=$1
+    shift
+    "$QKV" train --spec spec.json --tokenizer bpe:300 --steps 1 --warmup 0 --batch 2 --quiet --out bad "$@" \
+        >out 2>err </dev/null
+    code=$?
+    last="train $*"
+    [ $code != 0 ] || fail "$last: exit code 0"
+    has err "$pattern"
+    same "$(wc -l <err)" 1 "lines of the message"
+    rm -rf bad
+}
+printf '{"text": "one"}\n{"body": "two"}\n' >lacks.jsonl
+cat plain.jsonl >>lacks.jsonl
+printf 'one\ntwo\0\n' >binary.txt
+head -c -50 corpus/2.jsonl.gz >cut.jsonl.gz
+: >empty.jsonl
+bad 'lacks.jsonl:2: the object has no key text; it has body; name the key of the text with --text-key' \
+    --data lacks.jsonl
+bad 'binary.txt:2: there is a NUL byte' --data binary.txt:1
+bad 'cut.jsonl.gz:[0-9]+: the file is cut' --data cut.jsonl.gz
+bad 'there is no document in .*empty.jsonl' --data empty.jsonl
+bad 'no file has a name like .*none\*[.]txt' --data 'none*.txt'
+bad 'has a weight and .* has none' --data 'books/:2' --data corpus
+bad 'the weight of .* is not more than 0' --data books/:0
+try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data text.txt:1 --data lacks.jsonl:1 --data cut.jsonl.gz:1 \
+    --skip-bad --steps 1 --warmup 0 --batch 2 --valid-fraction 0 --context 4 --out skipped
+has err 'skip-bad: 1 line is left out, the first one because .*lacks.jsonl:2: '
+has err 'skip-bad: 1 file is left out, the first one because .*cut.jsonl.gz:[0-9]+: the file is cut'
+
+# ---- ranks ----
+if [ -e "$BINARY/qkv-mpi.so" ] && command -v mpirun >/dev/null; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+    export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none QKV_RANK_SECONDS=120
+    export ASAN_OPTIONS=detect_leaks=0 # those of Open MPI, which the command does not own
+    printf '#!/bin/sh\nexec mpirun -n 2 "%s" "$@"\n' "$QKV" >two && chmod +x two
+    if mpirun -n 2 true >/dev/null 2>&1; then
+        QKV=$PWD/two mix double --threads 1
+        same "$(losses double)" "$(losses one)" "losses of two ranks and of one"
+        cmp -s double/model.safetensors one/model.safetensors || fail "two ranks and one: other weights"
+    fi
+fi
+finish
