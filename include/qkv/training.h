@@ -188,7 +188,12 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(TEXT, lora, NULL, "trained model",                                                                               \
       "with from: train an adapter (LoRA) and keep the model as it is: rank=16,alpha=32,rslora=true,dropout=0.1,"      \
       "targets=q,v in any order; a target is the last part of a name, here or in the model's family, or all-linear; "  \
-      "the defaults are rank=16, alpha=2*rank, dropout=0, targets=all-linear")
+      "the defaults are rank=16, alpha=2*rank, dropout=0, targets=all-linear")                                         \
+    X(DATA, chat, NULL, "data",                                                                                        \
+      "JSON file of talks to train on: each line has messages, conversations, or a prompt with its completion; only "  \
+      "what the assistant says, or the completion, has a loss")                                                        \
+    X(TEXT, template, NULL, "data",                                                                                    \
+      "chat: file with a chat template, in Jinja, in place of the model's; the run keeps it")
 #define QKV_TRAIN_FIELD_TEXT(name)  const char *name;
 #define QKV_TRAIN_FIELD_REAL(name)  double name;
 #define QKV_TRAIN_FIELD_COUNT(name) int64_t name;

@@ -19,6 +19,8 @@ static const struct reason {
     {"lines", data},
     {"labeled", data},
     {"examples", data},
+    {"chat", data},
+    {"template", data},
     {"valid", data},
     {"valid_fraction", data},
     {"task", data},

@@ -70,6 +70,11 @@ static bool need_examples(const struct qkv_train_options *o) {
     return learns_from(o, QKV_READS_ARRAYS);
 }
 
+static bool need_talks(const struct qkv_train_options *o) {
+    const struct qkv_dataset *dataset = qkv_dataset_of(o);
+    return dataset && dataset->talks;
+}
+
 static bool need_fraction(const struct qkv_train_options *o) {
     return !is_file(o->valid) || o->valid_fraction == 0;
 }
@@ -121,6 +126,7 @@ static const struct need {
     {"context", need_tokenizer, "examples say how many positions they have", NULL},
     {"in_order", need_examples, "only examples (examples) are shuffled as a whole", NULL},
     {"source_tokenizer", need_sources, "only pairs have sources", NULL},
+    {"template", need_talks, "only talks (chat) are written by a template", NULL},
     {"batch_tokens", need_lines, "the windows of a text are all as long", "leave it out, and set batch instead"},
     {"long", need_long, "the windows of a text are all as long as the context", NULL},
     {"min_rate", need_fall, "only the schedules cosine, linear and wsd fall to it",
