@@ -144,6 +144,8 @@ static void train_suggest(struct cli_progress *progress, const char *folder, con
                           words ? "sentence" : "text");
     else if (options->examples)
         cli_progress_line(progress, "try: %s eval %s%s%s --examples FILE", cli_program, model, with, adapter);
+    else if (options->chat)
+        cli_progress_line(progress, "try: %s chat %s%s%s", cli_program, model, with, adapter);
     else if (options->task && !strcmp(options->task, "mlm"))
         cli_progress_line(progress, "try: %s fill %s%s%s \"a text with a <mask> in it\"", cli_program, model, with,
                           adapter);
@@ -300,7 +302,7 @@ const struct cli_command *cli_train(void) {
     static struct cli_command command = {
         .name = "train",
         .writes = files,
-        .summary = "train a model on a text, lines, pairs or labels, or continue a run",
+        .summary = "train a model on a text, lines, pairs, labels or talks, or continue a run",
         .usage = "--preset NAME --data FILE --out RUN [options]\n"
                  "--preset NAME --lines FILE --out RUN [options]\n"
                  "--preset NAME --pairs FILE --out RUN [options]\n"
@@ -308,6 +310,7 @@ const struct cli_command *cli_train(void) {
                  "--preset NAME --examples FILE --out RUN [options]\n"
                  "--spec FILE --data FILE --out RUN [options]\n"
                  "--from MODEL --data FILE --out RUN [options]\n"
+                 "--from MODEL --chat FILE --out RUN [options]\n"
                  "--spec FILE --config FILE --out RUN [options]\n"
                  "--resume RUN [--steps N [--extend HOW]]",
         .description =
@@ -315,11 +318,12 @@ const struct cli_command *cli_train(void) {
             "tokenizer.json), the latest state (checkpoint.safetensors), the options (train.json) and a log with a "
             "line of JSON for each step (log.jsonl). A preset brings its own defaults for the options above.\n\n"
             "--data trains on the next token of a text, or with --task mlm on its masked tokens. --lines does the same "
-            "with lines, each a sequence between <s> and </s>. --pairs trains on the target of a source; a line of the "
-            "file is a source, a tab and a target. --labeled trains on the label of a line; a line of the file is a "
-            "label, a tab and a text. With head.kind classify_tokens it trains on the label of a word: each line is a "
-            "word, a tab and its label, and an empty line ends a sentence.\n\n"
-            "--data, --lines, --pairs, --labeled and --valid may be repeated. A folder stands for the files in it, "
+            "with lines, each a sequence between <s> and </s>. --pairs trains on the target of a source, --labeled on "
+            "the label of a line, or with head.kind classify_tokens on that of a word.\n\n"
+            "--chat trains on what the assistant says in talks, which the model's chat template writes: a line of the "
+            "file is JSON with \"messages\" or \"conversations\"; or it has \"prompt\" and \"completion\", and only the "
+            "completion has a loss. docs/files.md describes the lines.\n\n"
+            "--data, --lines, --pairs, --labeled, --chat and --valid may be repeated. A folder stands for the files in it, "
             "sorted by name, without hidden files and inner folders. Several texts are read as one text, with an end "
             "token between them if the tokenizer has one; the validation part is the last part of this text. "
             "train.json records each file.\n\n"
@@ -353,8 +357,7 @@ const struct cli_command *cli_train(void) {
             "mpirun needs --allow-run-as-root; for more ranks than cores it needs --oversubscribe.\n\n"
             "--profile prints a table of the time of a step, at the end or after an interruption: for each operator "
             "the calls, the time and its share, the FLOP/s of products and attention with their share of the measured "
-            "peak, and the bytes/s of operators that memory limits. Activations and residual additions of forward "
-            "count as part of the products before them. Evaluations, the log and checkpoints are not in the table.",
+            "peak, and the bytes/s of operators that memory limits.",
         .examples = "qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
                     "qkv train --preset baby-gpt --set decoder.attention.kv_heads=2 --data shakespeare.txt --out run/\n"
                     "qkv train --spec my.json --tokenizer bpe:4096 --batch 32 --rate 6e-4 --data book.txt --out run/\n"
@@ -366,6 +369,7 @@ const struct cli_command *cli_train(void) {
                     "qkv train --from run/ --data other.txt --rate 1e-4 --out tuned/\n"
                     "qkv train --from gpt2/ --data book.txt --freeze '*embed*' --rates '*.layers.?.*=0.1' --out mine/\n"
                     "qkv train --from run/ --lora rank=8,targets=q,v --data other.txt --out adapter/\n"
+                    "qkv train --from run/ --chat talks.jsonl --template chat.jinja --long skip --out tuned/\n"
                     "qkv train --from enc/ --new-head --labeled train.tsv --out topic/\n"
                     "qkv train --from enc/ --new-head --task classify_tokens --labeled train.conll --out tagger/\n"
                     "qkv train --spec run/config.json --config run/train.json --seed 2 --out second/\n"

@@ -73,6 +73,8 @@ static enum qkv_status chat_replace(struct qkv_data *d) {
     struct qkv_map map = {0};
     if (!path) return QKV_OK;
     enum qkv_status status = qkv_read_file(d->ctx, path, &map);
+    if (!status && !map.size)
+        status = qkv_fail(d->ctx, QKV_FORMAT, "%s is empty, but a template writes the text of a talk", path);
     if (!status) status = qkv_chat_template_parse(d->ctx, path, (const char *)map.data, map.size, &t);
     if (!status) {
         qkv_chat_sources_free(&d->tokenizer->chats);
