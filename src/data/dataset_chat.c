@@ -43,6 +43,15 @@ static enum qkv_status chat_fit(const struct qkv_line_coder *c, const struct qkv
     return QKV_OK;
 }
 
+/* Puts file and line before the sentence of a line that is wrong. */
+static enum qkv_status chat_fail(const struct qkv_line_coder *c, const struct qkv_tsv *file, size_t line,
+                                 enum qkv_status status) {
+    char sentence[sizeof c->ctx->message];
+    if (status != QKV_FORMAT) return qkv_tsv_fail_at(file, line, status);
+    memcpy(sentence, c->ctx->message, sizeof sentence);
+    return qkv_tsv_fail(file, line, "%s", sentence);
+}
+
 static enum qkv_status dataset_chat_encode(const struct qkv_line_coder *c, const struct qkv_tsv *file,
                                            const struct qkv_tsv_row *row, struct qkv_line *line) {
     const struct qkv_talk_coder coder = {
@@ -54,7 +63,7 @@ static enum qkv_status dataset_chat_encode(const struct qkv_line_coder *c, const
     enum qkv_status status = qkv_json_load(c->ctx, &text, &root);
     if (!status) status = qkv_talk_encode(&coder, root, &talk);
     json_decref(root);
-    if (status) return qkv_tsv_fail_at(file, row->line, status);
+    if (status) return chat_fail(c, file, row->line, status);
     status = chat_fit(c, file, row, &talk, line);
     line->main = talk.ids, line->beside = talk.marks;
     line->main_count = line->beside_count = talk.count;
