@@ -86,14 +86,26 @@ static bool doctor_reads_groups(void) {
     return mounted && access("/proc/self/cgroup", R_OK) == 0;
 }
 
+#ifdef QKV_ZLIB
+#define GZIP_NOTE "zlib " QKV_ZLIB
+#else
+#define GZIP_NOTE "no zlib (with it, training reads .gz)"
+#endif
+#ifdef QKV_ZSTD
+#define ZSTD_NOTE "libzstd " QKV_ZSTD
+#else
+#define ZSTD_NOTE "no libzstd (with it, training reads .zst)"
+#endif
+
 static void find_libraries(struct finding *f) {
     char pcre2[64] = "?";
     pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
     pcre2[strcspn(pcre2, " ")] = 0; /* the date follows */
     const char *editor = cli_chat_editor();
     const char *http = cli_serve_library();
-    snprintf(f->libraries, sizeof f->libraries, "jansson %s, PCRE2 %s, utf8proc %s, %s, %s", JANSSON_VERSION, pcre2,
-             utf8proc_version(), editor ? editor : "no libedit (with it, qkv chat edits its lines)",
+    snprintf(f->libraries, sizeof f->libraries, "jansson %s, PCRE2 %s, utf8proc %s, %s, %s, %s, %s", JANSSON_VERSION,
+             pcre2, utf8proc_version(), GZIP_NOTE, ZSTD_NOTE,
+             editor ? editor : "no libedit (with it, qkv chat edits its lines)",
              http ? http : "no libmicrohttpd (with it, there is qkv serve)");
 }
 
