@@ -144,8 +144,10 @@ static void train_suggest(struct cli_progress *progress, const char *folder, con
                           words ? "sentence" : "text");
     else if (options->examples)
         cli_progress_line(progress, "try: %s eval %s%s%s --examples FILE", cli_program, model, with, adapter);
-    else if (options->chat)
-        cli_progress_line(progress, "try: %s chat %s%s%s", cli_program, model, with, adapter);
+    else if (options->chat || options->preferences)
+        cli_progress_line(progress, "try: %s chat %s%s%s%s%s", cli_program, model, with, adapter,
+                          lora && options->template ? " --template " : "",
+                          lora && options->template ? options->template : "");
     else if (options->task && !strcmp(options->task, "mlm"))
         cli_progress_line(progress, "try: %s fill %s%s%s \"a text with a <mask> in it\"", cli_program, model, with,
                           adapter);
@@ -322,8 +324,9 @@ const struct cli_command *cli_train(void) {
             "the label of a line, or with head.kind classify_tokens on that of a word.\n\n"
             "--chat trains on what the assistant says in talks, which the model's chat template writes: a line of the "
             "file is JSON with \"messages\" or \"conversations\"; or it has \"prompt\" and \"completion\", and only the "
-            "completion has a loss. docs/files.md describes the lines.\n\n"
-            "--data, --lines, --pairs, --labeled, --chat and --valid may be repeated. A folder stands for the files in it, "
+            "completion has a loss. --preferences trains on \"prompt\", \"chosen\" and \"rejected\"; the model of --from is "
+            "the reference. docs/talks.md describes the lines.\n\n"
+            "--data, --lines, --pairs, --labeled, --chat, --preferences and --valid may be repeated. A folder stands for the files in it, "
             "sorted by name, without hidden files and inner folders. Several texts are read as one text, with an end "
             "token between them if the tokenizer has one; the validation part is the last part of this text. "
             "train.json records each file.\n\n"
@@ -369,7 +372,8 @@ const struct cli_command *cli_train(void) {
                     "qkv train --from run/ --data other.txt --rate 1e-4 --out tuned/\n"
                     "qkv train --from gpt2/ --data book.txt --freeze '*embed*' --rates '*.layers.?.*=0.1' --out mine/\n"
                     "qkv train --from run/ --lora rank=8,targets=q,v --data other.txt --out adapter/\n"
-                    "qkv train --from run/ --chat talks.jsonl --template chat.jinja --long skip --out tuned/\n"
+                    "qkv train --from run/ --chat answers.jsonl --template chat.jinja --long skip --out tuned/\n"
+                    "qkv train --from run/ --lora rank=8 --preferences pairs.jsonl --preference-beta 0.2 --out better/\n"
                     "qkv train --from enc/ --new-head --labeled train.tsv --out topic/\n"
                     "qkv train --from enc/ --new-head --task classify_tokens --labeled train.conll --out tagger/\n"
                     "qkv train --spec run/config.json --config run/train.json --seed 2 --out second/\n"

@@ -110,7 +110,7 @@ static void options_must_suit(void **state) {
     x = o, x.data = o.chat;
     refuse(&x, NULL, QKV_ARGUMENT, "data and chat exclude each other");
     x = o, x.chat = NULL, x.data = o.chat;
-    refuse(&x, NULL, QKV_ARGUMENT, "template is given, but only talks (chat) are written by a template");
+    refuse(&x, NULL, QKV_ARGUMENT, "template is given, but only talks (chat, preferences) are written by a template");
     x = o, x.task = "mlm";
     refuse(&x, NULL, QKV_ARGUMENT, "task mlm learns from a text (data) or lines, not from talks");
     refuse(&o, "decoder.attention.causal=false", QKV_SPEC, "causal");

@@ -193,7 +193,15 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
       "JSON file of talks to train on: each line has messages, conversations, or a prompt with its completion; only "  \
       "what the assistant says, or the completion, has a loss")                                                        \
     X(TEXT, template, NULL, "data",                                                                                    \
-      "chat: file with a chat template, in Jinja, in place of the model's; the run keeps it")
+      "chat, preferences: file with a chat template, in Jinja, in place of the model's; the run keeps it")             \
+    X(DATA, preferences, NULL, "data",                                                                                 \
+      "JSON file of preferences to train on: each line has a prompt and two answers to it, chosen and rejected")       \
+    X(TEXT, preference_loss, "dpo", "task",                                                                            \
+      "preferences: dpo (Rafailov et al. 2023; label_smoothing: share of answers that are taken for the other) or "    \
+      "ipo (Azar et al. 2023)")                                                                                        \
+    X(REAL, preference_beta, 0.1, "task",                                                                              \
+      "preferences: how much of the margin counts: the smaller, the further the model may go from the one that it "    \
+      "begins with")
 #define QKV_TRAIN_FIELD_TEXT(name)  const char *name;
 #define QKV_TRAIN_FIELD_REAL(name)  double name;
 #define QKV_TRAIN_FIELD_COUNT(name) int64_t name;

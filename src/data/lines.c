@@ -347,7 +347,7 @@ static enum qkv_status open_files(struct qkv_data *d, const struct files *f, con
     if (!status) status = qkv_tokens_open(d->ctx, f->main_path, f->main, &examples->main);
     if (!status) status = qkv_tokens_open(d->ctx, f->beside_path, f->beside, &examples->beside);
     if (!status) status = lines_check_memory(d, f, examples);
-    return status ? status : qkv_examples_index(d->ctx, examples, d->T);
+    return status ? status : qkv_examples_index(d->ctx, examples, lines->two ? 2 * d->T : d->T);
 }
 
 /* ---- batches ---------------------------------------------------------------------------------------------------- */

@@ -17,8 +17,9 @@ struct qkv_talk_coder {
     int64_t now;                               /* seconds since 1970, which templates may write */
 };
 
-/* Bits of the marks of a token. LAST: it is the last one of a sequence in a token file. */
-enum { QKV_MARK_COUNTS = 1, QKV_MARK_LAST = 2, QKV_MARKS = 4 };
+/* Bits of the marks of a token. LAST: it is the last one of an example in a token file; SECOND: the first one of its
+ * second sequence. */
+enum { QKV_MARK_COUNTS = 1, QKV_MARK_LAST = 2, QKV_MARK_SECOND = 4, QKV_MARKS = 8 };
 /* A sequence: its ids, and the marks of each. */
 struct qkv_talk {
     int32_t *ids, *marks;

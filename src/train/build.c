@@ -80,7 +80,8 @@ static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_sh
     const size_t rows = (size_t)t->options.batch;
     const size_t B = train && !count ? qkv_parts_most(t->ctx, &t->options, rows) : t->data.B;
     struct qkv_pass_options options = {
-        .size = sizeof options, .B = B, .T = t->data.T, .source_T = t->data.source_T, .train = train, .dropout = train};
+        .size = sizeof options, .B = B, .T = t->data.T, .source_T = t->data.source_T, .train = train};
+    options.dropout = train && !t->data.dataset->prefers;
     options.checkpoint = train && t->options.checkpoint_activations;
     options.logits = !train && qkv_dataset_scores(&t->options, qkv_model_spec(t->model));
     qkv_data_widen(&most, shapes, count);
@@ -161,7 +162,8 @@ static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec
                                       .train_count = t->data.lines.shape_count,
                                       .valid_count = t->data.lines.validation_shape_count,
                                       .levels = build_levels(t),
-                                      .validates = qkv_train_validates(&t->options)};
+                                      .validates = qkv_train_validates(&t->options),
+                                      .looks = t->data.dataset->prefers};
     const struct qkv_model *loaded = o->lora ? t->origin ? t->origin : t->model : NULL;
     if (loaded) shapes.taken = loaded->arena.peak - loaded->arena.discarded;
     return qkv_train_memory(t->ctx, spec, o, &shapes, t->fresh);
@@ -199,6 +201,7 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status && !t->fresh)
         status = qkv_pooling_read(t->ctx, t->folder, t->folder, qkv_model_spec(t->model), false, &t->model->pooling);
     if (!status) status = make_passes(t);
+    if (!status && t->data.dataset->ready) status = t->data.dataset->ready(&t->data, t->fresh);
     if (!status) status = make_optimizer(t);
     if (!status) status = qkv_loads_make(t);
     if (!status) build_measure(t);

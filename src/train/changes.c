@@ -20,6 +20,7 @@ static const struct reason {
     {"labeled", data},
     {"examples", data},
     {"chat", data},
+    {"preferences", data},
     {"template", data},
     {"valid", data},
     {"valid_fraction", data},

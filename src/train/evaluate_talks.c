@@ -9,8 +9,8 @@
 #include "rank/evaluate_share.h"
 #include "text/text.h"
 #include "train/train.h"
-#include "data/talk.h"
-#include "data/tsv.h"
+#include "data/records.h"
+#include "data/talks.h"
 
 enum {
     WINDOW = 1024, /* talks encoded and sorted at a time */
@@ -21,7 +21,7 @@ enum {
 struct talks_run {
     struct qkv_model *model;
     struct qkv_line_coder coder;
-    struct qkv_tsv tsv;
+    struct qkv_records records;
     struct qkv_line *lines; /* (WINDOW) */
     size_t count, index, long_lines;
     struct qkv_pass *pass;
@@ -106,8 +106,7 @@ static enum qkv_status talks_window(struct talks_run *r, qkv_progress *progress,
     qsort(r->lines, r->count, sizeof *r->lines, talks_by_length);
     for (size_t first = 0, B; first < r->count && !status; first += B) {
         for (B = 1; first + B < r->count && B < talks_rows(r->lines[first + B].main_count);) B++;
-        status = qkv_train_progress(r->coder.ctx, progress, user, "evaluating", (double)r->tsv.position,
-                                    (double)r->tsv.map.size);
+        status = qkv_train_progress(r->coder.ctx, progress, user, "evaluating", (double)r->records.position, 0);
         if (!status) status = talks_batch(r, r->lines + first, B);
     }
     talks_clear(r);
@@ -115,13 +114,15 @@ static enum qkv_status talks_window(struct talks_run *r, qkv_progress *progress,
 }
 
 static enum qkv_status talks_read(struct talks_run *r, qkv_progress *progress, void *user) {
-    struct qkv_tsv_row row;
+    const struct qkv_tsv file = {.ctx = r->coder.ctx, .path = r->records.path}; /* for messages */
+    struct qkv_record record;
     bool end = false;
     enum qkv_status status = QKV_OK;
-    while (!status && !(status = qkv_tsv_next(&r->tsv, &row, &end)) && !end) {
+    while (!status && !(status = qkv_records_next(&r->records, &record, &end)) && !end) {
         struct qkv_line *line = &r->lines[r->count++];
+        const struct qkv_tsv_row row = {.first = record.text, .first_size = record.size, .line = (size_t)record.line};
         *line = (struct qkv_line){0};
-        status = r->coder.lines->encode(&r->coder, &r->tsv, &row, line);
+        status = r->coder.lines->encode(&r->coder, &file, &row, line);
         line->examples = r->index++;
         r->long_lines += line->is_long;
         if (!status && line->skipped) {
@@ -141,12 +142,14 @@ static enum qkv_status talks_prepare(struct talks_run *r, const char *path) {
     if (!r->coder.tokenizer)
         return qkv_tokenizer_missing(ctx, qkv_model_tokenizer_problem(r->model), NULL, QKV_TOKENIZER_FILE, "");
     r->lines = qkv_allocate(ctx, WINDOW, sizeof *r->lines);
-    return r->lines ? qkv_tsv_open(ctx, path, "talk", NULL, &r->tsv) : QKV_MEMORY;
+    return r->lines ? qkv_records_open(ctx, path, &r->records) : QKV_MEMORY;
 }
 
 static enum qkv_status talks_report(const struct talks_run *r, const char *path,
                                     struct qkv_talks_evaluation *evaluation) {
     const struct qkv_evaluate_part all = qkv_evaluate_share_sum(&r->share);
+    if (!r->index)
+        return qkv_fail(r->coder.ctx, QKV_FORMAT, "%s is empty; give a file with a talk in each line", path);
     if (!all.tokens)
         return qkv_fail(r->coder.ctx, QKV_ARGUMENT,
                         "every line of %s has more tokens than the context of %zu, so long skip leaves none", path,
@@ -188,7 +191,7 @@ enum qkv_status qkv_evaluate_talks(struct qkv_model *model, const struct qkv_cha
     if (!status) status = talks_report(&r, path, evaluation);
     evaluation->seconds = qkv_clock() - started;
     talks_clear(&r);
-    qkv_tsv_close(&r.tsv);
+    qkv_records_close(&r.records);
     qkv_pass_free(r.pass);
     qkv_evaluate_share_free(&r.share);
     free(r.lines);

@@ -75,6 +75,19 @@ static bool need_talks(const struct qkv_train_options *o) {
     return dataset && dataset->talks;
 }
 
+static bool need_preferences(const struct qkv_train_options *o) {
+    const struct qkv_dataset *dataset = qkv_dataset_of(o);
+    return dataset && dataset->prefers;
+}
+
+static bool need_smoothing(const struct qkv_train_options *o) {
+    return !need_preferences(o) || !is_name(o->preference_loss, "ipo") || o->label_smoothing == 0;
+}
+
+static bool need_dropout(const struct qkv_train_options *o) {
+    return !need_preferences(o) || o->dropout <= 0;
+}
+
 static bool need_fraction(const struct qkv_train_options *o) {
     return !is_file(o->valid) || o->valid_fraction == 0;
 }
@@ -126,7 +139,11 @@ static const struct need {
     {"context", need_tokenizer, "examples say how many positions they have", NULL},
     {"in_order", need_examples, "only examples (examples) are shuffled as a whole", NULL},
     {"source_tokenizer", need_sources, "only pairs have sources", NULL},
-    {"template", need_talks, "only talks (chat) are written by a template", NULL},
+    {"template", need_talks, "only talks (chat, preferences) are written by a template", NULL},
+    {"preference_loss", need_preferences, "only preferences (preferences) have one", NULL},
+    {"preference_beta", need_preferences, "only preferences (preferences) have one", NULL},
+    {"label_smoothing", need_smoothing, "the preference_loss ipo has none", NULL},
+    {"dropout", need_dropout, "preferences are learnt without dropout", NULL},
     {"batch_tokens", need_lines, "the windows of a text are all as long", "leave it out, and set batch instead"},
     {"long", need_long, "the windows of a text are all as long as the context", NULL},
     {"min_rate", need_fall, "only the schedules cosine, linear and wsd fall to it",

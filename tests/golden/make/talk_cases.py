@@ -120,4 +120,5 @@ def main(folder):
             file.write(json.dumps(case, ensure_ascii=False) + "\n")
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])
