@@ -77,8 +77,8 @@ static void bad_lines_are_refused_with_their_number(void **state) {
     } bad[] = {
         {"{}\n", "talks.jsonl:2: there is no key \"messages\""},
         {"{\"messages\": [{\"role\":\"user\",\"content\":\"a\"}]}\n", "talks.jsonl:2: no turn of the assistant counts"},
-        {"{\"prompt\": \"a\"\n", "talks.jsonl:2: the talk"},
-        {"\n\nnonsense\n", "talks.jsonl:4: the talk"},
+        {"{\"prompt\": \"a\"\n", "talks.jsonl:2: the line"},
+        {"\n\nnonsense\n", "talks.jsonl:4: the line"},
         {"{\"prompt\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\",\"completion\":\"b\"}\n",
          "more than the context of 64; shorten or remove the line"},
     };

@@ -201,7 +201,12 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
       "ipo (Azar et al. 2023)")                                                                                        \
     X(REAL, preference_beta, 0.1, "task",                                                                              \
       "preferences: how much of the margin counts: the smaller, the further the model may go from the one that it "    \
-      "begins with")
+      "begins with")                                                                                                   \
+    X(TEXT, teacher, NULL, "task",                                                                                     \
+      "text, lines, chat: model folder of a teacher with the same vocabulary, whose distribution of the next token "   \
+      "is learnt as well (distillation; Hinton et al. 2015)")                                                          \
+    X(REAL, teacher_temperature, 2.0, "task", "teacher: temperature at which both distributions are compared")         \
+    X(REAL, teacher_share, 0.5, "task", "teacher: share of the loss that is the divergence from the teacher")
 #define QKV_TRAIN_FIELD_TEXT(name)  const char *name;
 #define QKV_TRAIN_FIELD_REAL(name)  double name;
 #define QKV_TRAIN_FIELD_COUNT(name) int64_t name;

@@ -214,6 +214,10 @@ struct qkv_loss_rows {
     const float *weights; /* the gradient of a row's loss is multiplied by; NULL: 1 */
     const float *losses;  /* what a row that counts adds to the sum in place of its loss; NULL: its loss */
     float *found;         /* receives the loss of each row, 0 of those that do not count; NULL: not wanted */
+    /* The scores of a teacher, V of each row, which are used up; NULL: there is none. The loss of a row is then
+     * (1 − share)·loss + share·t²·KL(softmax(teacher/t), softmax(scores/t)), t the temperature (Hinton et al. 2015). */
+    float *teacher;
+    float temperature, share;
 };
 struct qkv_cross_entropy_options {
     const int32_t *targets; /* (N), QKV_IGNORE is not counted */

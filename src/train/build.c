@@ -38,6 +38,7 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     if (!t) return;
     qkv_state_end(t);
     qkv_context_set_precision(t->ctx, t->precision);
+    qkv_teacher_free(t);
     qkv_pass_free(t->pass);
     qkv_pass_free(t->validation_pass);
     qkv_rank_sums_free(&t->rank_sums);
@@ -166,7 +167,8 @@ static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec
                                       .looks = t->data.dataset->prefers};
     const struct qkv_model *loaded = o->lora ? t->origin ? t->origin : t->model : NULL;
     if (loaded) shapes.taken = loaded->arena.peak - loaded->arena.discarded;
-    return qkv_train_memory(t->ctx, spec, o, &shapes, t->fresh);
+    const enum qkv_status status = qkv_teacher_measure(t, &shapes.beside);
+    return status ? status : qkv_train_memory(t->ctx, spec, o, &shapes, t->fresh);
 }
 
 enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *t, const struct qkv_spec *spec) {
@@ -182,7 +184,8 @@ enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *t, const struct qkv
 
 enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *spec) {
     t->data.T = (size_t)spec->context;
-    enum qkv_status status = check_memory(t, spec); /* windows; before their weights take an address */
+    enum qkv_status status = qkv_teacher_open(t, spec);
+    if (!status) status = check_memory(t, spec); /* windows; before their weights take an address */
     if (!status) status = t->options.lora ? qkv_lora_build(t, spec) : qkv_model_allocate(t->ctx, spec, &t->model);
     t->data.model = t->model;
     if (!status) status = qkv_train_freeze(&t->options, t->model);
@@ -201,6 +204,7 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status && !t->fresh)
         status = qkv_pooling_read(t->ctx, t->folder, t->folder, qkv_model_spec(t->model), false, &t->model->pooling);
     if (!status) status = make_passes(t);
+    if (!status) status = qkv_teacher_begin(t);
     if (!status && t->data.dataset->ready) status = t->data.dataset->ready(&t->data, t->fresh);
     if (!status) status = make_optimizer(t);
     if (!status) status = qkv_loads_make(t);

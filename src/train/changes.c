@@ -22,6 +22,7 @@ static const struct reason {
     {"chat", data},
     {"preferences", data},
     {"template", data},
+    {"teacher", begun},
     {"valid", data},
     {"valid_fraction", data},
     {"task", data},

@@ -88,6 +88,15 @@ static bool need_dropout(const struct qkv_train_options *o) {
     return !need_preferences(o) || o->dropout <= 0;
 }
 
+static bool need_tokens(const struct qkv_train_options *o) {
+    const struct qkv_dataset *dataset = qkv_dataset_of(o);
+    return dataset && !qkv_task_masks(o) && (dataset->tasks == QKV_TASKS_TEXT || dataset->talks) && !dataset->prefers;
+}
+
+static bool need_teacher(const struct qkv_train_options *o) {
+    return o->teacher != NULL;
+}
+
 static bool need_fraction(const struct qkv_train_options *o) {
     return !is_file(o->valid) || o->valid_fraction == 0;
 }
@@ -140,6 +149,9 @@ static const struct need {
     {"in_order", need_examples, "only examples (examples) are shuffled as a whole", NULL},
     {"source_tokenizer", need_sources, "only pairs have sources", NULL},
     {"template", need_talks, "only talks (chat, preferences) are written by a template", NULL},
+    {"teacher", need_tokens, "only the next tokens of a text, of lines or of talks are learnt from one", NULL},
+    {"teacher_temperature", need_teacher, "there is no teacher (teacher)", NULL},
+    {"teacher_share", need_teacher, "there is no teacher (teacher)", NULL},
     {"preference_loss", need_preferences, "only preferences (preferences) have one", NULL},
     {"preference_beta", need_preferences, "only preferences (preferences) have one", NULL},
     {"label_smoothing", need_smoothing, "the preference_loss ipo has none", NULL},

@@ -5,6 +5,7 @@
 
 #include "base/profile.h"
 #include "model/model.h"
+#include "op/builders.h"
 #include "train/train.h"
 
 /* A step of the optimizer. */
@@ -90,7 +91,9 @@ static enum qkv_status step_forward(struct qkv_trainer *t, struct step *s) {
     qkv_rank_sums_part(&t->rank_sums, &s->parts, s->node, t->pass);
     enum qkv_status status = t->data.dataset->fill(&t->data, s->number, s->parts.begin, s->parts.end, &rows);
     step_lap(t, "data", 0);
-    qkv_pass_set_loss_rows(t->pass, t->data.loss_rows);
+    struct qkv_loss_rows loss_rows = t->data.loss_rows ? *t->data.loss_rows : (struct qkv_loss_rows){0};
+    if (!status) status = qkv_teacher_read(t, &rows, &loss_rows);
+    qkv_pass_set_loss_rows(t->pass, &loss_rows);
     if (!status) status = qkv_pass_forward(t->pass, &rows);
     if (status == QKV_NUMBER) qkv_fail_at(t->ctx, "step %lld", (long long)t->report.step + 1);
     if (!status) s->loss += qkv_pass_loss(t->pass, &counted);
