@@ -33,7 +33,8 @@ static const struct cli_option options[] = {
              "word, a tab and its label, with an empty line between sentences",
      .subject = "data"},
     {CLI_READ, 0, "chat", "FILE", offsetof(struct arguments, chat),
-     .help = "JSON file of talks: each line has messages, conversations, or a prompt with its completion", .subject = "data"},
+     .help = "JSON file of talks: each line has messages, conversations, or a prompt with its completion",
+     .subject = "data"},
     {CLI_READ, 0, "template", "FILE", offsetof(struct arguments, template),
      .help = "talks: chat template to use in place of the model's", .subject = "data"},
     {CLI_TEXT, 0, "long", "NAME", offsetof(struct arguments, long_lines), .choice = cli_choose_long,
@@ -74,7 +75,8 @@ CLI_CONDITION(is_greedy, struct arguments, a->search.beam == 1)
 static const struct cli_rule rules[] = {
     {"context", has_no_text, "only a text is cut into windows (--data)"},
     {"documents no-documents", has_no_text, "only a text has documents (--data)"},
-    {"against", compares_nothing, "only the predictions of a text (--data) and the losses of talks (--chat) are compared"},
+    {"against", compares_nothing,
+     "only the predictions of a text (--data) and the losses of talks (--chat) are compared"},
     {"template long", has_no_talks, "only talks are written by a template, and cut (--chat)"},
     {"batch", has_other, "two models are compared one window at a time"},
     {CLI_SEARCH_NAMES, has_no_pairs, "only the targets of pairs are searched for (--pairs)"},
@@ -311,8 +313,8 @@ static int print_talks_json(const struct qkv_talks_evaluation *e, const struct q
     return cli_json_end(&out);
 }
 
-static int print_talks(const struct qkv_talks_evaluation *e, const struct qkv_talks_evaluation *other,
-                       const char *name, bool json) {
+static int print_talks(const struct qkv_talks_evaluation *e, const struct qkv_talks_evaluation *other, const char *name,
+                       bool json) {
     char number[3][CLI_NUMBER];
     if (json) return print_talks_json(e, other);
     printf("loss        %.4f nats a token", e->loss);
@@ -325,7 +327,8 @@ static int print_talks(const struct qkv_talks_evaluation *e, const struct qkv_ta
     printf("\nover        %s tokens of answers in %s lines, in %.1f s\n", cli_grouped(number[0], e->tokens),
            cli_grouped(number[1], e->lines), e->seconds);
     if (e->long_lines)
-        printf("long        %s of the lines have more tokens than the context\n", cli_grouped(number[2], e->long_lines));
+        printf("long        %s of the lines have more tokens than the context\n",
+               cli_grouped(number[2], e->long_lines));
     return CLI_DONE;
 }
 
@@ -415,8 +418,8 @@ static int eval_evaluate(struct qkv_model *model, struct qkv_model *other, const
 }
 
 static int eval_check(const struct arguments *a) {
-    int files = (a->data.count > 0) + (a->pairs != NULL) + (a->labeled != NULL) + (a->examples != NULL) +
-                (a->chat != NULL);
+    int files =
+        (a->data.count > 0) + (a->pairs != NULL) + (a->labeled != NULL) + (a->examples != NULL) + (a->chat != NULL);
     if (!files)
         return cli_usage("eval: name a text, pairs, labelled lines, examples or talks: --data FILE, --pairs FILE, "
                          "--labeled FILE, --examples FILE or --chat FILE");
@@ -438,9 +441,9 @@ static int eval_fill(struct qkv_context *ctx, const struct arguments *a, const s
     /* talks are batched to so many tokens; longer ones are rare */
     if (a->chat) use.batch = 1, use.context = TALK_TOKENS;
     use.use = a->data.count || a->chat ? QKV_USE_EVALUATE_TEXT
-              : a->pairs    ? QKV_USE_EVALUATE_PAIRS
-              : a->labeled  ? QKV_USE_EVALUATE_LABELS
-                            : QKV_USE_EVALUATE_EXAMPLES;
+              : a->pairs               ? QKV_USE_EVALUATE_PAIRS
+              : a->labeled             ? QKV_USE_EVALUATE_LABELS
+                                       : QKV_USE_EVALUATE_EXAMPLES;
     use.file = a->pairs ? a->pairs : a->labeled ? a->labeled : a->examples;
     if (qkv_opening_check_use(opening, &use)) return cli_broken(ctx);
     return cli_load_opened(common, ctx, folder, opening, model);

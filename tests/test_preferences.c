@@ -71,8 +71,9 @@ static const char *write_pairs(const char *name, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const int a = (int)qkv_random_below(&random, 40), b = 41 + (int)qkv_random_below(&random, 40);
         if (i % 2)
-            assert_ok(ctx, qkv_buffer_print(ctx, &text, "{\"prompt\":\"%d or %d?\",\"chosen\":\" %d\",\"rejected\":\" %d\"}\n",
-                                            a, b, b, a));
+            assert_ok(ctx, qkv_buffer_print(ctx, &text,
+                                            "{\"prompt\":\"%d or %d?\",\"chosen\":\" %d\",\"rejected\":\" %d\"}\n", a,
+                                            b, b, a));
         else
             assert_ok(ctx, qkv_buffer_print(ctx, &text,
                                             "{\"prompt\":[{\"role\":\"user\",\"content\":\"%d %d\"}],"
@@ -89,7 +90,8 @@ static const char *write_pairs(const char *name, size_t count) {
 /* Before the first step model and reference are the same, so all margins are 0; margins then rise. */
 static void margins_begin_at_0_and_rise(void **state) {
     (void)state;
-    static const char *const kinds[] = {"dpo", "ipo"}, *const adapters[] = {NULL, "rank=4,targets=mlp.c_fc,attn.c_proj"};
+    static const char *const kinds[] = {"dpo", "ipo"}, *const adapters[] = {NULL,
+                                                                            "rank=4,targets=mlp.c_fc,attn.c_proj"};
     const double begins[] = {0.69314718055994531, 1 / (4 * 0.3 * 0.3)};
     const char *path = write_pairs("rise.jsonl", 40);
     for (size_t k = 0; k < 4; k++) {
@@ -108,7 +110,7 @@ static void margins_begin_at_0_and_rise(void **state) {
     }
 }
 
-/* ---- the same bits ------------------------------------------------------------------------------------------------ */
+/* ---- the same bits ----------------------------------------------------------------------------------------------- */
 
 static void ranks_and_resuming_change_no_bit(void **state) {
     (void)state;
@@ -183,7 +185,8 @@ static void bad_preferences_are_refused(void **state) {
     static const struct {
         const char *text, *message;
     } bad[] = {
-        {"{\"prompt\":\"a\",\"chosen\":\"b\",\"rejected\":\"b\"}", "bad.jsonl:1: \"chosen\" and \"rejected\" are the same"},
+        {"{\"prompt\":\"a\",\"chosen\":\"b\",\"rejected\":\"b\"}",
+         "bad.jsonl:1: \"chosen\" and \"rejected\" are the same"},
         {"{\"prompt\":\"a\",\"chosen\":\"b\"}", "bad.jsonl:1: \"prompt\" and \"rejected\" must be two texts"},
         {"{\"chosen\":\"b\",\"rejected\":\"c\"}", "bad.jsonl:1: \"prompt\" and \"chosen\" must be two texts"},
         {"[1]", "bad.jsonl:1: the line is a list"},

@@ -1,5 +1,5 @@
-/* Talks and prompts as ids and marks: those of transformers (tests/golden/talks, which make/talk_cases.py made), and the
- * lines that are refused. */
+/* Talks and prompts as ids and marks: those of transformers (tests/golden/talks, which make/talk_cases.py made), and
+ * the lines that are refused. */
 /* labels: quick */
 #include "context_fixture.h"
 
@@ -32,8 +32,7 @@ static void check_case(const json_t *made, size_t i) {
     const json_t *ids = json_object_get(made, "ids"), *marks = json_object_get(made, "marks");
     struct qkv_talk talk;
     assert_ok(ctx, encode(json_string_value(json_object_get(made, "template")), json_object_get(made, "line"), &talk));
-    if (talk.count != json_array_size(ids))
-        fail_msg("case %zu: %zu ids, not %zu", i, talk.count, json_array_size(ids));
+    if (talk.count != json_array_size(ids)) fail_msg("case %zu: %zu ids, not %zu", i, talk.count, json_array_size(ids));
     for (size_t k = 0; k < talk.count; k++) {
         const json_int_t id = json_integer_value(json_array_get(ids, k)),
                          mark = json_integer_value(json_array_get(marks, k));
@@ -111,20 +110,21 @@ static void expect_refused(const char *source, const char *line, const char *mes
 static void templates_that_do_not_tell_the_turns_are_refused(void **state) {
     (void)state;
     static const char two[] = "{\"messages\": [" USER "," REPLY "," USER "," REPLY "]}";
-    expect_refused("{% for m in messages %}{{ m.content }}{% if loop.last and m.role == 'assistant' %}!{% endif %};{% endfor %}",
-                   two,
-                   "message 2: the chat template writes this turn, or one before it, differently when others follow");
+    expect_refused(
+        "{% for m in messages %}{{ m.content }}{% if loop.last and m.role == 'assistant' %}!{% endif %};{% endfor %}",
+        two, "message 2: the chat template writes this turn, or one before it, differently when others follow");
     expect_refused("{% for m in messages %}{{ m.content }};{% endfor %}{% if add_generation_prompt %}>{% endif %}", two,
                    "message 2: the chat template begins an answer with other text");
     expect_refused("{% for m in messages %}{{ m.content }}{% generation %}.{% endgeneration %}{% endfor %}",
-                   "{\"messages\": [" USER "," REPLY "," USER ",{\"role\":\"assistant\",\"content\":\"b\",\"weight\":0}]}",
+                   "{\"messages\": [" USER "," REPLY "," USER
+                   ",{\"role\":\"assistant\",\"content\":\"b\",\"weight\":0}]}",
                    "4 generation blocks for 2 turns of the assistant");
     expect_refused("{% for m in messages %}{{ raise_exception('no ' + m.content) }}{% endfor %}", two, "no a");
     expect_refused("{{ messages[0].content }}{% generation %}{% endgeneration %}", two,
                    "no token of the answer counts: it is empty");
 }
 
-/* ---- templates in another process ---------------------------------------------------------------------------------- */
+/* ---- templates in another process -------------------------------------------------------------------------------- */
 
 static void packed_templates_write_the_same_text(void **state) {
     (void)state;

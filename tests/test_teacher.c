@@ -1,5 +1,5 @@
-/* Learning from a teacher: losses and gradients beside float64 (tests/golden/teacher, which make/teacher_cases.py made),
- * the same bits on ranks and parts, and what is refused. */
+/* Learning from a teacher: losses and gradients beside float64 (tests/golden/teacher, which make/teacher_cases.py
+ * made), the same bits on ranks and parts, and what is refused. */
 /* labels: numeric quick */
 #include "rank_fixture.h"
 

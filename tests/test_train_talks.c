@@ -26,9 +26,11 @@ static void write_talks(const char *path, size_t count, uint64_t seed) {
     for (size_t i = 0; i < count; i++) {
         const int a = (int)qkv_random_below(&random, 9), b = (int)qkv_random_below(&random, 9);
         const char *format =
-            i % 3 == 0   ? "{\"messages\":[{\"role\":\"user\",\"content\":\"%d+%d\"},{\"role\":\"assistant\",\"content\":\"%d\"}]}\n"
-            : i % 3 == 1 ? "{\"conversations\":[{\"from\":\"human\",\"value\":\"%d+%d\"},{\"from\":\"gpt\",\"value\":\"%d\"}]}\n"
-                         : "{\"prompt\":\"%d and %d are\",\"completion\":\" %d\"}\n";
+            i % 3 == 0 ? "{\"messages\":[{\"role\":\"user\",\"content\":\"%d+%d\"},{\"role\":\"assistant\",\"content\":"
+                         "\"%d\"}]}\n"
+            : i % 3 == 1
+                ? "{\"conversations\":[{\"from\":\"human\",\"value\":\"%d+%d\"},{\"from\":\"gpt\",\"value\":\"%d\"}]}\n"
+                : "{\"prompt\":\"%d and %d are\",\"completion\":\" %d\"}\n";
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
         assert_ok(ctx, qkv_buffer_print(ctx, &text, format, a, b, a + b));
@@ -57,7 +59,8 @@ static struct qkv_train_options options_of(size_t talks) {
     return o;
 }
 
-static void refuse(const struct qkv_train_options *o, const char *setting, enum qkv_status status, const char *message) {
+static void refuse(const struct qkv_train_options *o, const char *setting, enum qkv_status status,
+                   const char *message) {
     const char *folder = fixture_run("refused");
     OWNED_SPEC struct qkv_spec spec = spec_of(setting);
     struct qkv_trainer *trainer;
@@ -79,7 +82,8 @@ static void bad_lines_are_refused_with_their_number(void **state) {
         {"{\"messages\": [{\"role\":\"user\",\"content\":\"a\"}]}\n", "talks.jsonl:2: no turn of the assistant counts"},
         {"{\"prompt\": \"a\"\n", "talks.jsonl:2: the line"},
         {"\n\nnonsense\n", "talks.jsonl:4: the line"},
-        {"{\"prompt\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\",\"completion\":\"b\"}\n",
+        {"{\"prompt\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\",\"completion\":\"b\"}"
+         "\n",
          "more than the context of 64; shorten or remove the line"},
     };
     struct qkv_train_options o = options_of(1);
@@ -213,7 +217,7 @@ static void answers_are_learnt(void **state) {
     qkv_trainer_free(trainer);
 }
 
-/* ---- the same bits ------------------------------------------------------------------------------------------------ */
+/* ---- the same bits ----------------------------------------------------------------------------------------------- */
 
 static void ranks_and_resuming_change_no_bit(void **state) {
     (void)state;
@@ -284,7 +288,7 @@ static void threads_and_parts_change_no_bit(void **state) {
     assert_same_runs(ctx, one, other);
 }
 
-/* ---- long talks --------------------------------------------------------------------------------------------------- */
+/* ---- long talks -------------------------------------------------------------------------------------------------- */
 
 static void long_talks_are_skipped_or_cut(void **state) {
     (void)state;
@@ -316,14 +320,10 @@ static void long_talks_are_skipped_or_cut(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_lines_are_refused_with_their_number),
-        cmocka_unit_test(options_must_suit),
-        cmocka_unit_test(the_loss_is_that_of_the_tokens_that_count),
-        cmocka_unit_test(answers_are_learnt),
-        cmocka_unit_test(ranks_and_resuming_change_no_bit),
-        cmocka_unit_test(missing_tokens_are_made_again),
-        cmocka_unit_test(threads_and_parts_change_no_bit),
-        cmocka_unit_test(long_talks_are_skipped_or_cut),
+        cmocka_unit_test(bad_lines_are_refused_with_their_number),   cmocka_unit_test(options_must_suit),
+        cmocka_unit_test(the_loss_is_that_of_the_tokens_that_count), cmocka_unit_test(answers_are_learnt),
+        cmocka_unit_test(ranks_and_resuming_change_no_bit),          cmocka_unit_test(missing_tokens_are_made_again),
+        cmocka_unit_test(threads_and_parts_change_no_bit),           cmocka_unit_test(long_talks_are_skipped_or_cut),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -139,7 +139,8 @@
       "When the run begins.", "Yes: a resume makes it again from the data, if these are unchanged.")                   \
     X(QKV_TOKENS_VALID_FILE, "The validation data as tokens.", "When a run with validation data begins.",              \
       "Yes: a resume makes it again from the data, if these are unchanged.")                                           \
-    X(QKV_REFERENCE_FILE, "The log probabilities of the answers of preferences, by the model that the run began with.", \
+    X(QKV_REFERENCE_FILE,                                                                                              \
+      "The log probabilities of the answers of preferences, by the model that the run began with.",                    \
       "When a run on preferences begins.",                                                                             \
       "Yes, if the run trains an adapter: a resume makes it again. Else only if the run will not be resumed.")         \
     X(QKV_BESIDE_DATA_FILE, "The sources, labels or marks that belong to the lines of tokens.data.bin.",               \

@@ -14,8 +14,8 @@ enum qkv_status qkv_chat_template_pack(struct qkv_context *ctx, const struct qkv
         const struct chat_template *item = &t->items[i];
         const char *file = item->program ? item->program->name : t->name;
         json_t *source = json_stringn(item->source, item->size);
-        made = source && !json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "name", item->name, "file", file,
-                                                                "source", source));
+        made = source && !json_array_append_new(
+                             list, json_pack("{s:s, s:s, s:o}", "name", item->name, "file", file, "source", source));
     }
     made = made && !json_object_set(root, "templates", list);
     char *text = made ? json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
@@ -29,7 +29,8 @@ enum qkv_status qkv_chat_template_pack(struct qkv_context *ctx, const struct qkv
 
 enum qkv_status qkv_chat_template_unpack(struct qkv_context *ctx, const char *text, size_t size,
                                          struct qkv_chat_template **out) {
-    const struct qkv_json_text json = {.name = "packed chat templates", .data = text, .size = size, .max_size = SIZE_MAX};
+    const struct qkv_json_text json = {
+        .name = "packed chat templates", .data = text, .size = size, .max_size = SIZE_MAX};
     json_t *root;
     *out = NULL;
     enum qkv_status status = qkv_json_load(ctx, &json, &root);
@@ -41,9 +42,10 @@ enum qkv_status qkv_chat_template_unpack(struct qkv_context *ctx, const char *te
         const json_t *item = json_array_get(list, i), *source = json_object_get(item, "source");
         const char *own = json_string_value(json_object_get(item, "name"));
         const char *file = json_string_value(json_object_get(item, "file"));
-        status = own && file && json_is_string(source)
-                     ? qkv_chat_template_add(ctx, *out, own, file, json_string_value(source), json_string_length(source))
-                     : qkv_fail(ctx, QKV_FORMAT, "%s: item %zu has no name, file or source", json.name, i + 1);
+        status =
+            own && file && json_is_string(source)
+                ? qkv_chat_template_add(ctx, *out, own, file, json_string_value(source), json_string_length(source))
+                : qkv_fail(ctx, QKV_FORMAT, "%s: item %zu has no name, file or source", json.name, i + 1);
     }
     if (!status && json_object_update((*out)->tokens, json_object_get(root, "tokens")))
         status = qkv_fail_memory(ctx, size, "special tokens");

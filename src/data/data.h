@@ -163,9 +163,9 @@ struct qkv_line_coder {
     const struct qkv_tokenizer *tokenizer, *source_tokenizer; /* the latter of pairs; else NULL, or the former */
     char *const *labels;                                      /* sorted, of labelled lines */
     size_t label_count;
-    size_t T;           /* the context */
-    enum qkv_long kind; /* option long */
-    bool repeat;        /* a line is an example for each of its tokens (option mask_each) */
+    size_t T;                                  /* the context */
+    enum qkv_long kind;                        /* option long */
+    bool repeat;                               /* a line is an example for each of its tokens (option mask_each) */
     const struct qkv_chat_template *templates; /* of talks; NULL: there are none */
     int64_t now;                               /* that they may write */
 };

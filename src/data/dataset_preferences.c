@@ -1,6 +1,6 @@
-/* Learning from preferences, a line of JSON each: a prompt, the answer that is chosen and the one that is rejected. With
- * the margin m = (log π(chosen) − log ρ(chosen)) − (log π(rejected) − log ρ(rejected)), where π is the model that learns
- * and ρ the reference, the one that the run began with:
+/* Learning from preferences, a line of JSON each: a prompt, the answer that is chosen and the one that is rejected.
+ * With the margin m = (log π(chosen) − log ρ(chosen)) − (log π(rejected) − log ρ(rejected)), where π is the model that
+ * learns and ρ the reference, the one that the run began with:
  *
  *   dpo: −log σ(β·m), of sums over the tokens of an answer (Rafailov et al. 2023); with label smoothing e
  *        (1 − e)·(−log σ(β·m)) + e·(−log σ(−β·m)) (Mitchell 2023)
@@ -230,8 +230,8 @@ static enum qkv_status preference_refer_all(struct qkv_data *d, const struct qkv
         size_t longest = 0;
         for (size_t k = i; k < i + n; k++) longest = qkv_max(longest, e->main_at[k + 1] - e->main_at[k]);
         while (n > 1 && SIDES * n * longest > positions) n--;
-        status = qkv_train_progress(d->ctx, d->progress, d->user, "reading with the reference", (double)i,
-                                    (double)e->count);
+        status =
+            qkv_train_progress(d->ctx, d->progress, d->user, "reading with the reference", (double)i, (double)e->count);
         batch = (struct qkv_batch){0};
         preference_batch(d, e, NULL, i, n, &batch);
         if (!status) status = preference_run(d, own->look, &batch);

@@ -413,7 +413,8 @@ enum qkv_status qkv_lines_begin(struct qkv_data *d, uint64_t step, struct qkv_da
         const size_t first = e->main_at[rows[r]], past = e->main_at[rows[r] + 1];
         if (!e->beside_each) out->targets += e->beside_end < 0 ? 1 : past - first;
         for (size_t k = first + e->marks; e->beside_each && k < past; k++)
-            out->targets += e->marks ? qkv_tokens_at(&e->beside, k) & QKV_MARK_COUNTS : qkv_tokens_at(&e->beside, k) > 0;
+            out->targets +=
+                e->marks ? qkv_tokens_at(&e->beside, k) & QKV_MARK_COUNTS : qkv_tokens_at(&e->beside, k) > 0;
     }
     return QKV_OK;
 }

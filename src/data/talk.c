@@ -87,8 +87,8 @@ static enum qkv_status talk_texts(const struct qkv_talk_coder *c, const json_t *
 static const char *talk_role(const char *from) {
     static const struct {
         const char *from, *role;
-    } roles[] = {{"human", "user"},       {"gpt", "assistant"},  {"chatgpt", "assistant"}, {"bing", "assistant"},
-                 {"bard", "assistant"},   {"model", "assistant"}, {"observation", "tool"}};
+    } roles[] = {{"human", "user"},     {"gpt", "assistant"},   {"chatgpt", "assistant"}, {"bing", "assistant"},
+                 {"bard", "assistant"}, {"model", "assistant"}, {"observation", "tool"}};
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (!strcmp(roles[i].from, from)) return roles[i].role;
     return from;

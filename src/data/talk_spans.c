@@ -36,8 +36,7 @@ static enum qkv_status spans_render(struct talk_writer *w, size_t count, bool pr
     json_decref(some);
     *out = (struct qkv_rendered){0};
     if (!text) return qkv_fail_memory(ctx, 0, "a talk");
-    const enum qkv_status status =
-        qkv_chat_template_render(ctx, w->coder->templates, &o, text, strlen(text), out);
+    const enum qkv_status status = qkv_chat_template_render(ctx, w->coder->templates, &o, text, strlen(text), out);
     free(text);
     return status;
 }

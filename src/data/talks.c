@@ -10,9 +10,10 @@
 
 enum qkv_status qkv_talks_check(struct qkv_context *ctx, const struct qkv_train_options *options) {
     if (options->from || !qkv_tokenizer_learns(options->tokenizer)) return QKV_OK;
-    return qkv_fail(ctx, QKV_ARGUMENT,
-                    "talks do not train a tokenizer; begin with a model (option from), or name the file of a tokenizer, "
-                    "or bytes (option tokenizer)");
+    return qkv_fail(
+        ctx, QKV_ARGUMENT,
+        "talks do not train a tokenizer; begin with a model (option from), or name the file of a tokenizer, "
+        "or bytes (option tokenizer)");
 }
 
 /* ---- lines ------------------------------------------------------------------------------------------------------ */
@@ -24,8 +25,7 @@ enum qkv_status qkv_talks_read(const struct qkv_line_coder *c, const struct qkv_
 }
 
 struct qkv_talk_coder qkv_talks_coder(const struct qkv_line_coder *c) {
-    return (struct qkv_talk_coder){
-        .ctx = c->ctx, .tokenizer = c->tokenizer, .templates = c->templates, .now = c->now};
+    return (struct qkv_talk_coder){.ctx = c->ctx, .tokenizer = c->tokenizer, .templates = c->templates, .now = c->now};
 }
 
 enum qkv_status qkv_talks_fail(const struct qkv_line_coder *c, const struct qkv_tsv *file, size_t line,
@@ -36,8 +36,8 @@ enum qkv_status qkv_talks_fail(const struct qkv_line_coder *c, const struct qkv_
     return qkv_tsv_fail(file, line, "%s", sentence);
 }
 
-enum qkv_status qkv_talks_fit(const struct qkv_line_coder *c, const struct qkv_tsv *file,
-                              const struct qkv_tsv_row *row, struct qkv_talk *talk, struct qkv_line *line) {
+enum qkv_status qkv_talks_fit(const struct qkv_line_coder *c, const struct qkv_tsv *file, const struct qkv_tsv_row *row,
+                              struct qkv_talk *talk, struct qkv_line *line) {
     const struct qkv_sequence_frame frame = {0};
     size_t count = talk->count;
     const enum qkv_long_fate fate = qkv_line_fit(c, line, frame, talk->ids, &count);
@@ -74,7 +74,7 @@ static enum qkv_status talks_replace(struct qkv_data *d) {
     return status;
 }
 
-/* Those of the run's folder, as whoever talks with the run will read them. */
+/* Opens those of the run's folder, which `qkv chat RUN` reads as well. */
 static enum qkv_status talks_open(struct qkv_data *d) {
     d->now = (int64_t)time(NULL);
     if (!d->tokenizer->chats.count) return QKV_OK;

@@ -125,8 +125,8 @@ static double teach_row(const struct chunk *c, const float *scores, float *dscor
         c->kernels->softmax_scaled(p, teacher + v, teacher_lse, 1, 0, n);
         for (size_t i = 0; i < n; i++)
             if (p[i] > 0)
-                sum += (double)p[i] * (((double)teacher[v + i] - (double)teacher_lse) -
-                                       ((double)student[i] - (double)student_lse));
+                sum += (double)p[i] *
+                       (((double)teacher[v + i] - (double)teacher_lse) - ((double)student[i] - (double)student_lse));
         if (!dscores) continue;
         memcpy(own, scores + v, n * sizeof *own);
         c->kernels->softmax_scaled(q, student, student_lse, 1, 0, n);
@@ -159,8 +159,8 @@ static void loss_rows(void *argument, size_t begin, size_t end, int thread) {
         const float scale = loss_weigh(c, n);
         if (c->rows->teacher) {
             const double t = (double)c->rows->temperature, share = (double)c->rows->share;
-            const double apart = teach_row(c, scores, dscores, c->rows->teacher + chunk_place(c, n) * c->V, target, lse,
-                                           scale);
+            const double apart =
+                teach_row(c, scores, dscores, c->rows->teacher + chunk_place(c, n) * c->V, target, lse, scale);
             c->losses[n] = (float)((1 - share) * (double)c->losses[n] + share * t * t * apart);
         } else if (dscores && c->softcap)
             row_gradient_capped(c, scores, dscores, target, lse, scale);

@@ -26,7 +26,7 @@ struct talks_run {
     size_t count, index, long_lines;
     struct qkv_pass *pass;
     size_t B, T;
-    int32_t *ids, *targets; /* (B,T) each */
+    int32_t *ids, *targets;          /* (B,T) each */
     struct qkv_evaluate_share share; /* a part for each batch */
 };
 
@@ -148,8 +148,7 @@ static enum qkv_status talks_prepare(struct talks_run *r, const char *path) {
 static enum qkv_status talks_report(const struct talks_run *r, const char *path,
                                     struct qkv_talks_evaluation *evaluation) {
     const struct qkv_evaluate_part all = qkv_evaluate_share_sum(&r->share);
-    if (!r->index)
-        return qkv_fail(r->coder.ctx, QKV_FORMAT, "%s is empty; give a file with a talk in each line", path);
+    if (!r->index) return qkv_fail(r->coder.ctx, QKV_FORMAT, "%s is empty; give a file with a talk in each line", path);
     if (!all.tokens)
         return qkv_fail(r->coder.ctx, QKV_ARGUMENT,
                         "every line of %s has more tokens than the context of %zu, so long skip leaves none", path,

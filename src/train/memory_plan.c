@@ -76,7 +76,8 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
     if (status) return status;
     const size_t divided = qkv_rank_choose_divided(m);
     const size_t masters = qkv_rank_master_bytes(m, qkv_context_rank(m->ctx), &messages);
-    *bytes = sums + ranks + qkv_model_bytes(m) - divided + masters + messages + state + step + evaluation + look + s->beside;
+    *bytes =
+        sums + ranks + qkv_model_bytes(m) - divided + masters + messages + state + step + evaluation + look + s->beside;
     return QKV_OK;
 }
 

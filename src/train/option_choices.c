@@ -19,10 +19,11 @@ static const struct {
     const char *option;
     const char *const *names;
 } choices[] = {
-    {"optimizer", choices_optimizer}, {"schedule", choices_schedule},   {"metric", choices_metric},
-    {"long", choices_long},           {"tokenizer", choices_tokenizer}, {"source_tokenizer", choices_tokenizer},
-    {"precision", choices_precision}, {"gradients", choices_gradients}, {"task", choices_task},
-    {"preference_loss", choices_preference_loss},
+    {"optimizer", choices_optimizer}, {"schedule", choices_schedule},
+    {"metric", choices_metric},       {"long", choices_long},
+    {"tokenizer", choices_tokenizer}, {"source_tokenizer", choices_tokenizer},
+    {"precision", choices_precision}, {"gradients", choices_gradients},
+    {"task", choices_task},           {"preference_loss", choices_preference_loss},
 };
 
 static const char *const *choices_of(const char *option) {

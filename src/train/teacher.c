@@ -1,6 +1,6 @@
-/* teacher: learning from a larger model of the same vocabulary (option teacher; Hinton et al. 2015): the loss of a token
- * is (1 − share) times its cross-entropy plus share times T²·KL(softmax(teacher/T), softmax(model/T)). The teacher reads
- * each part of a batch first; its scores of all positions are in memory for one part. */
+/* teacher: learning from a larger model of the same vocabulary (option teacher; Hinton et al. 2015). The loss of a token
+ * is (1 − share) times its cross-entropy plus share times T²·KL(softmax(teacher/T), softmax(model/T)). The teacher
+ * reads each part of a batch first; its scores of all positions are in memory for one part. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,10 +29,11 @@ static enum qkv_status teacher_check(struct qkv_trainer *t, const struct qkv_spe
     if (status) qkv_fail_at(t->ctx, "the teacher %s", t->options.teacher);
     if (status) return status;
     if (own->vocab != spec->vocab || !teacher_same_tokens(tokenizer, qkv_model_tokenizer(t->teacher)))
-        return qkv_fail(t->ctx, QKV_SPEC,
-                        "the teacher %s has another vocabulary (%d tokens, the model %d), so its scores are about other "
-                        "tokens; choose a teacher with the tokenizer of the model",
-                        t->options.teacher, own->vocab, spec->vocab);
+        return qkv_fail(
+            t->ctx, QKV_SPEC,
+            "the teacher %s has another vocabulary (%d tokens, the model %d), so its scores are about other "
+            "tokens; choose a teacher with the tokenizer of the model",
+            t->options.teacher, own->vocab, spec->vocab);
     if (own->context < spec->context)
         return qkv_fail(t->ctx, QKV_SPEC, "the teacher %s has a context of %d, less than %d; choose a smaller context",
                         t->options.teacher, own->context, spec->context);
@@ -98,7 +99,7 @@ enum qkv_status qkv_teacher_read(struct qkv_trainer *t, const struct qkv_batch *
     const enum qkv_status status = qkv_pass_forward(t->teacher_pass, &batch);
     if (status) qkv_fail_at(t->ctx, "the teacher %s", t->options.teacher);
     if (status) return status;
-    /* the pass writes them anew with its next batch */
+    /* they may be changed: the next batch overwrites them */
     out->teacher = (float *)(uintptr_t)qkv_pass_output(t->teacher_pass).data;
     out->temperature = (float)t->options.teacher_temperature;
     out->share = (float)t->options.teacher_share;

@@ -118,7 +118,7 @@ struct qkv_train_shapes {
     uint64_t levels; /* of gradients that wait: qkv_parts_levels of all steps */
     size_t taken;    /* bytes of the model that are in use already */
     bool validates;
-    bool looks; /* a step first runs its batch forward with a pass of its own */
+    bool looks;    /* a step first runs its batch forward with a pass of its own */
     size_t beside; /* bytes of what the run has besides */
 };
 /* Refuses (QKV_MEMORY) a run that needs more memory than there is, before any of it is used; the sentence says what

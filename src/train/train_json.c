@@ -317,7 +317,8 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
         return train_json_wrong(ctx, path, "from",
                                 "an object of bytes and hash: those of the weights that the run began with");
     const json_t *teacher = json_object_get(root, "teacher");
-    if (teacher && (!read_count(teacher, "bytes", &facts->teacher_bytes) || !read_hash(teacher, "hash", &facts->teacher_hash)))
+    if (teacher &&
+        (!read_count(teacher, "bytes", &facts->teacher_bytes) || !read_hash(teacher, "hash", &facts->teacher_hash)))
         return train_json_wrong(ctx, path, "teacher", "an object of bytes and hash: those of the teacher's weights");
     if (!read_facts(texts, "data", tokenizer, &facts->texts.data))
         return train_json_wrong(ctx, path, "texts.data",
