@@ -529,7 +529,7 @@ const struct cli_command *cli_eval(void) {
                     "qkv eval small.gguf --data other.txt --against run/\n"
                     "qkv eval g2p/ --pairs test.tsv --beam 5\n"
                     "qkv eval topic/ --labeled test.tsv --json\n"
-                    "qkv eval tuned/ --chat held-out.jsonl --against run/",
+                    "qkv eval talker/ --chat held-out.jsonl --against run/",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
         .rules = rules,
