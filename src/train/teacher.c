@@ -1,6 +1,6 @@
 /* teacher: learning from a larger model of the same vocabulary (option teacher; Hinton et al. 2015). The loss of a
- * token is (1 − share) times its cross-entropy plus share times T²·KL(softmax(teacher/T), softmax(model/T)). The teacher
- * reads each part of a batch first; its scores of all positions are in memory for one part. */
+ * token is (1 − share) times its cross-entropy plus share times T²·KL(softmax(teacher/T), softmax(model/T)). The
+ * teacher reads each part of a batch first; its scores of all positions are in memory for one part. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -20,8 +20,8 @@ head -n 12 talks.jsonl >held-out.jsonl
 learn() { # learn OUT STEPS [OPTIONS]
     local out=$1 steps=$2
     shift 2
-    try 0 "$QKV" train --from base --template chat.jinja --rate 1e-2 --warmup 0 --steps "$steps" --batch 8 --eval-every 4 \
-        --out "$out" "$@"
+    try 0 "$QKV" train --from base --template chat.jinja --rate 1e-2 --warmup 0 --steps "$steps" --batch 8 \
+        --eval-every 4 --out "$out" "$@"
 }
 learn whole 12 --chat talks.jsonl
 has err '^data .*talks.jsonl, 65 talks \(.* tokens\) to train on, 7 to validate on$'
@@ -43,8 +43,8 @@ try 0 "$QKV" eval base --adapter adapter --template chat.jinja --chat held-out.j
 
 # ---- preferences and a teacher ----
 for i in $(seq 20); do echo '{"prompt": "'"$i"':", "chosen": " king", "rejected": " fool"}'; done >pairs.jsonl
-try 0 "$QKV" train --from base --preferences pairs.jsonl --preference-loss ipo --metric accuracy --steps 6 --warmup 0 --batch 6 \
-    --eval-every 3 --out better
+try 0 "$QKV" train --from base --preferences pairs.jsonl --preference-loss ipo --metric accuracy --steps 6 \
+    --warmup 0 --batch 6 --eval-every 3 --out better
 has err 'validation loss [0-9.]+, accuracy [0-9.]+'
 [ -s better/reference.safetensors ] || fail "the run has not kept the reference"
 try 0 "$QKV" train --from base --data text.txt --teacher whole --steps 3 --warmup 0 --batch 2 --quiet --out pupil
@@ -60,8 +60,7 @@ bad() { # bad CODE PATTERN [OPTIONS]
     refuse "$code" "$pattern" "$QKV" train --from base --warmup 0 --steps 2 --batch 2 --quiet --out refused "$@"
     [ ! -e refused ] || fail "a run that was refused has left its folder"
 }
-bad 1 'talks.jsonl:1: a talk needs a chat template, and the model has none; give a file of one, in Jinja \(--template\)' \
-    --chat talks.jsonl
+bad 1 'talks.jsonl:1: a talk needs a chat template, and the model has none; give a file of one' --chat talks.jsonl
 echo '{"messages": [{"role": "user", "content": "a"}]}' >silent.jsonl
 bad 1 'silent.jsonl:1: no turn of the assistant counts' --chat silent.jsonl --template chat.jinja
 echo '{"text": "a"}' >keyless.jsonl
@@ -69,6 +68,6 @@ bad 1 'keyless.jsonl:1: there is no key "messages" or "conversations"' --chat ke
 echo '{"prompt": "a", "chosen": "b", "rejected": "b"}' >equal.jsonl
 bad 1 'equal.jsonl:1: "chosen" and "rejected" are the same' --preferences equal.jsonl
 bad 2 'preference-beta is given, but only preferences' --chat talks.jsonl --template chat.jinja --preference-beta 1
-try 0 train other 2 --quiet --tokenizer chars
+try 0 train other 3 --quiet --tokenizer chars
 bad 1 'the teacher .*other has another vocabulary' --data text.txt --teacher other
 finish
