@@ -9,7 +9,7 @@
 
 struct arguments {
     struct cli_texts data;
-    const char *pairs, *labeled, *examples, *against;
+    const char *pairs, *labeled, *examples, *chat, *template, *long_lines, *against;
     int64_t batch, context;
     struct cli_search search;
     bool json, quiet, documents, no_documents;
@@ -32,9 +32,16 @@ static const struct cli_option options[] = {
      .help = "file of labelled lines: each line has a label, a tab and a text; for a head that classifies tokens, a "
              "word, a tab and its label, with an empty line between sentences",
      .subject = "data"},
+    {CLI_READ, 0, "chat", "FILE", offsetof(struct arguments, chat),
+     .help = "JSON file of talks: each line has messages, conversations, or a prompt with its completion",
+     .subject = "data"},
+    {CLI_READ, 0, "template", "FILE", offsetof(struct arguments, template),
+     .help = "talks: chat template to use in place of the model's", .subject = "data"},
+    {CLI_TEXT, 0, "long", "NAME", offsetof(struct arguments, long_lines), .choice = cli_choose_long,
+     .help = "talks: treatment of lines with more tokens than the context", .before = "error", .subject = "data"},
     {CLI_MODEL_READ, 0, "against", "OTHER", offsetof(struct arguments, against),
      .help = "text: another model with the same vocabulary, to compare the predictions with: a run, a published folder "
-             "or a GGUF file",
+             "or a GGUF file; talks: the losses of both",
      .subject = "data"},
     {CLI_COUNT, 0, "batch", "N", offsetof(struct arguments, batch),
      .help = "text: number of windows in a batch; pairs: number of sources that are searched together", .high = 1 << 20,
@@ -59,18 +66,22 @@ static const struct cli_option options[] = {
 
 CLI_CONDITION(has_no_text, struct arguments, !a->data.count)
 CLI_CONDITION(has_no_pairs, struct arguments, !a->pairs)
-CLI_CONDITION(has_labels, struct arguments, a->labeled)
+CLI_CONDITION(has_no_talks, struct arguments, !a->chat)
+CLI_CONDITION(compares_nothing, struct arguments, !a->data.count && !a->chat)
+CLI_CONDITION(has_labels, struct arguments, a->labeled || a->chat)
 CLI_CONDITION(has_other, struct arguments, a->against)
 CLI_CONDITION(is_greedy, struct arguments, a->search.beam == 1)
 
 static const struct cli_rule rules[] = {
     {"context", has_no_text, "only a text is cut into windows (--data)"},
     {"documents no-documents", has_no_text, "only a text has documents (--data)"},
-    {"against", has_no_text, "only the predictions of a text are compared (--data)"},
+    {"against", compares_nothing,
+     "only the predictions of a text (--data) and the losses of talks (--chat) are compared"},
+    {"template long", has_no_talks, "only talks are written by a template, and cut (--chat)"},
     {"batch", has_other, "two models are compared one window at a time"},
     {CLI_SEARCH_NAMES, has_no_pairs, "only the targets of pairs are searched for (--pairs)"},
     {"cache", has_no_pairs, "only a search has a cache (--pairs)"},
-    {"batch", has_labels, "labelled lines are batched by their lengths"},
+    {"batch", has_labels, "labelled lines and talks are batched by their lengths"},
     {"length-penalty early-stopping", is_greedy, "a greedy search has one result; add --beam N"},
 };
 
@@ -177,7 +188,7 @@ static int print_pairs(const struct qkv_pairs_evaluation *e, bool json) {
 
 /* ---- labelled lines ---------------------------------------------------------------------------------------------- */
 
-enum { NAME = 16, CELL = 6, CLASSES = 16 }; /* NAME, CELL: columns of a row's name and of a cell */
+enum { NAME = 16, CELL = 6, CLASSES = 16, TALK_TOKENS = 4096 }; /* NAME, CELL: columns of a row's name and a cell */
 
 static const char *eval_label(struct qkv_model *model, size_t k, char number[CLI_NUMBER]) {
     const char *name = qkv_model_label(model, k);
@@ -284,6 +295,62 @@ static int print_labels(struct qkv_model *model, const struct qkv_labels_evaluat
     return CLI_DONE;
 }
 
+/* ---- talks ------------------------------------------------------------------------------------------------------- */
+
+/* other: of the other model; NULL: there is none. */
+static int print_talks_json(const struct qkv_talks_evaluation *e, const struct qkv_talks_evaluation *other) {
+    struct qkv_json out = cli_json();
+    qkv_json_begin(&out, '{');
+    qkv_json_put_number(&out, "loss", e->loss, 9);
+    qkv_json_put_number(&out, "perplexity", e->perplexity, 9);
+    if (other) qkv_json_put_number(&out, "other_loss", other->loss, 9);
+    if (other) qkv_json_put_number(&out, "other_perplexity", other->perplexity, 9);
+    qkv_json_put_count(&out, "tokens", e->tokens);
+    qkv_json_put_count(&out, "lines", e->lines);
+    qkv_json_put_count(&out, "long_lines", e->long_lines);
+    qkv_json_put_fixed(&out, "seconds", e->seconds, 3);
+    qkv_json_end(&out, '}');
+    return cli_json_end(&out);
+}
+
+static int print_talks(const struct qkv_talks_evaluation *e, const struct qkv_talks_evaluation *other, const char *name,
+                       bool json) {
+    char number[3][CLI_NUMBER];
+    if (json) return print_talks_json(e, other);
+    printf("loss        %.4f nats a token", e->loss);
+    if (other) {
+        printf("; %.4f of ", other->loss);
+        cli_print_name(name, SIZE_MAX);
+    }
+    printf("\nperplexity  %.4g", e->perplexity);
+    if (other) printf("; %.4g", other->perplexity);
+    printf("\nover        %s tokens of answers in %s lines, in %.1f s\n", cli_grouped(number[0], e->tokens),
+           cli_grouped(number[1], e->lines), e->seconds);
+    if (e->long_lines)
+        printf("long        %s of the lines have more tokens than the context\n",
+               cli_grouped(number[2], e->long_lines));
+    return CLI_DONE;
+}
+
+/* Both models read the talks that the first one's template writes. */
+static int eval_talks(struct qkv_model *model, struct qkv_model *other, const struct arguments *a, const char *folder,
+                      struct cli_task *task) {
+    struct qkv_context *ctx = qkv_model_context(model);
+    struct qkv_talks_evaluation talks[2];
+    struct qkv_chat_template *templates = NULL;
+    enum qkv_long kind = QKV_LONG_ERROR;
+    enum qkv_status status = qkv_chat_template_open(ctx, folder, a->template, &templates);
+    if (status == QKV_FILE && !a->template) status = QKV_OK; /* prompts that are texts need none */
+    if (!status && a->long_lines) status = qkv_long_find(ctx, a->long_lines, &kind);
+    if (!status) status = qkv_evaluate_talks(model, templates, a->chat, kind, cli_task_progress, task, &talks[0]);
+    if (!status && other)
+        status = qkv_evaluate_talks(other, templates, a->chat, kind, cli_task_progress, task, &talks[1]);
+    qkv_chat_template_free(templates);
+    cli_progress_clear(task->progress);
+    if (status) return status == QKV_STOPPED ? CLI_INTERRUPTED : cli_broken(ctx);
+    return print_talks(&talks[0], other ? &talks[1] : NULL, a->against, a->json);
+}
+
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
 /* Sets *documents: as the command line says, else as the run was trained. */
@@ -351,11 +418,12 @@ static int eval_evaluate(struct qkv_model *model, struct qkv_model *other, const
 }
 
 static int eval_check(const struct arguments *a) {
-    int files = (a->data.count > 0) + (a->pairs != NULL) + (a->labeled != NULL) + (a->examples != NULL);
+    int files =
+        (a->data.count > 0) + (a->pairs != NULL) + (a->labeled != NULL) + (a->examples != NULL) + (a->chat != NULL);
     if (!files)
-        return cli_usage("eval: name a text, pairs, labelled lines or examples: --data FILE, --pairs FILE, --labeled "
-                         "FILE or --examples FILE");
-    if (files > 1) return cli_usage("eval: --data, --pairs, --labeled and --examples exclude each other");
+        return cli_usage("eval: name a text, pairs, labelled lines, examples or talks: --data FILE, --pairs FILE, "
+                         "--labeled FILE, --examples FILE or --chat FILE");
+    if (files > 1) return cli_usage("eval: --data, --pairs, --labeled, --examples and --chat exclude each other");
     if (a->documents && a->no_documents) return cli_usage("eval: --documents and --no-documents exclude each other");
     return CLI_DONE;
 }
@@ -369,11 +437,13 @@ static int eval_fill(struct qkv_context *ctx, const struct arguments *a, const s
                                   .context = (size_t)a->context,
                                   .width = (size_t)(a->search.beam ? a->search.beam : 1),
                                   .max_tokens = (size_t)a->search.max_tokens,
-                                  .against = against};
-    use.use = a->data.count ? QKV_USE_EVALUATE_TEXT
-              : a->pairs    ? QKV_USE_EVALUATE_PAIRS
-              : a->labeled  ? QKV_USE_EVALUATE_LABELS
-                            : QKV_USE_EVALUATE_EXAMPLES;
+                                  .against = a->chat ? NULL : against};
+    /* talks are batched to so many tokens; longer ones are rare */
+    if (a->chat) use.batch = 1, use.context = TALK_TOKENS;
+    use.use = a->data.count || a->chat ? QKV_USE_EVALUATE_TEXT
+              : a->pairs               ? QKV_USE_EVALUATE_PAIRS
+              : a->labeled             ? QKV_USE_EVALUATE_LABELS
+                                       : QKV_USE_EVALUATE_EXAMPLES;
     use.file = a->pairs ? a->pairs : a->labeled ? a->labeled : a->examples;
     if (qkv_opening_check_use(opening, &use)) return cli_broken(ctx);
     return cli_load_opened(common, ctx, folder, opening, model);
@@ -418,7 +488,8 @@ static int eval_run(const void *values, const char *const *words, size_t count) 
     if (code == CLI_DONE) code = eval_documents(ctx, a, words[0], &documents);
     if (code == CLI_DONE) {
         cli_catch_signals();
-        code = eval_evaluate(model, other, a, documents, &read, &task);
+        code = a->chat ? eval_talks(model, other, a, words[0], &task)
+                       : eval_evaluate(model, other, a, documents, &read, &task);
     }
     cli_rules_free(&read);
     qkv_model_free(model);
@@ -431,10 +502,10 @@ const struct cli_command *cli_eval(void) {
     static const struct cli_command command = {
         .name = "eval",
         .words = CLI_WORD_MODEL,
-        .summary = "measure a model on a text, pairs, labelled lines or examples",
+        .summary = "measure a model on a text, pairs, labelled lines, examples or talks",
         .usage = "RUN --data FILE [options]\nRUN --data FILE --against OTHER [options]\nRUN --pairs FILE "
                  "[options]\nRUN --labeled FILE [options]\n"
-                 "RUN --examples FILE [options]",
+                 "RUN --examples FILE [options]\nRUN --chat FILE [--against OTHER] [options]",
         .description =
             "A text is cut into adjacent windows, and every token except the first is predicted once. The results are "
             "the loss (nats a token), the perplexity and the bits per byte. Bits per byte compare models with "
@@ -450,11 +521,15 @@ const struct cli_command *cli_eval(void) {
             "and chrF2 as sacreBLEU computes them. Lines with the same source are its references.\n\n"
             "Labelled lines and examples have a loss, an accuracy, F1 averaged over the classes that occur, and a "
             "confusion matrix (for many classes, the most frequent confusions).\n\n"
+            "Talks have the loss of what the assistant says, and of completions, as in training (qkv train --chat). "
+            "--against OTHER shows the loss of another model beside it, for example of the model that a run began "
+            "with: what fine-tuning changed. The template of RUN writes the talks for both.\n\n"
             "Under mpirun the ranks share the batches. The numbers are those of one process, bit for bit.",
         .examples = "qkv eval run/ --data other.txt\n"
                     "qkv eval small.gguf --data other.txt --against run/\n"
                     "qkv eval g2p/ --pairs test.tsv --beam 5\n"
-                    "qkv eval topic/ --labeled test.tsv --json",
+                    "qkv eval topic/ --labeled test.tsv --json\n"
+                    "qkv eval talker/ --chat held-out.jsonl --against run/",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
         .rules = rules,

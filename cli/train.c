@@ -144,6 +144,10 @@ static void train_suggest(struct cli_progress *progress, const char *folder, con
                           words ? "sentence" : "text");
     else if (options->examples)
         cli_progress_line(progress, "try: %s eval %s%s%s --examples FILE", cli_program, model, with, adapter);
+    else if (options->chat || options->preferences)
+        cli_progress_line(progress, "try: %s chat %s%s%s%s%s", cli_program, model, with, adapter,
+                          lora && options->template ? " --template " : "",
+                          lora && options->template ? options->template : "");
     else if (options->task && !strcmp(options->task, "mlm"))
         cli_progress_line(progress, "try: %s fill %s%s%s \"a text with a <mask> in it\"", cli_program, model, with,
                           adapter);
@@ -300,7 +304,7 @@ const struct cli_command *cli_train(void) {
     static struct cli_command command = {
         .name = "train",
         .writes = files,
-        .summary = "train a model on a text, lines, pairs or labels, or continue a run",
+        .summary = "train a model on a text, lines, pairs, labels or talks, or continue a run",
         .usage = "--preset NAME --data FILE --out RUN [options]\n"
                  "--preset NAME --lines FILE --out RUN [options]\n"
                  "--preset NAME --pairs FILE --out RUN [options]\n"
@@ -308,6 +312,7 @@ const struct cli_command *cli_train(void) {
                  "--preset NAME --examples FILE --out RUN [options]\n"
                  "--spec FILE --data FILE --out RUN [options]\n"
                  "--from MODEL --data FILE --out RUN [options]\n"
+                 "--from MODEL --chat FILE --out RUN [options]\n"
                  "--spec FILE --config FILE --out RUN [options]\n"
                  "--resume RUN [--steps N [--extend HOW]]",
         .description =
@@ -319,8 +324,13 @@ const struct cli_command *cli_train(void) {
             "file is a source, a tab and a target. --labeled trains on the label of a line; a line of the file is a "
             "label, a tab and a text. With head.kind classify_tokens it trains on the label of a word: each line is a "
             "word, a tab and its label, and an empty line ends a sentence.\n\n"
+            "--chat trains on what the assistant says in talks, which the model's chat template writes: a line of the "
+            "file is JSON with \"messages\" or \"conversations\"; or it has \"prompt\" and \"completion\", and only "
+            "the completion has a loss. --preferences trains on \"prompt\", \"chosen\" and \"rejected\"; the model of "
+            "--from is the reference. docs/do/talks.md describes the lines.\n\n"
             "--data A:3 --data B:1 mixes texts: docs/do/data.md.\n\n"
-            "--data, --lines, --pairs, --labeled and --valid may be repeated. A folder stands for the files in it, "
+            "--data, --lines, --pairs, --labeled, --chat, --preferences and --valid may be repeated. A folder stands "
+            "for the files in it, "
             "sorted by name, without hidden files and inner folders. Several texts are read as one text, with an end "
             "token between them if the tokenizer has one; the validation part is the last part of this text. "
             "train.json records each file.\n\n"
@@ -369,6 +379,8 @@ const struct cli_command *cli_train(void) {
             "qkv train --from run/ --data other.txt --rate 1e-4 --out tuned/\n"
             "qkv train --from gpt2/ --data book.txt --freeze '*embed*' --rates '*.layers.?.*=0.1' --out mine/\n"
             "qkv train --from run/ --lora rank=8,targets=q,v --data other.txt --out adapter/\n"
+            "qkv train --from run/ --chat answers.jsonl --template chat.jinja --long skip --out talker/\n"
+            "qkv train --from run/ --lora rank=8 --preferences pairs.jsonl --preference-beta 0.2 --out better/\n"
             "qkv train --from enc/ --new-head --labeled train.tsv --out topic/\n"
             "qkv train --from enc/ --new-head --task classify_tokens --labeled train.conll --out tagger/\n"
             "qkv train --spec run/config.json --config run/train.json --seed 2 --out second/\n"

@@ -50,6 +50,8 @@ static void introduce_data(struct cli_progress *progress, struct qkv_trainer *tr
         return;
     }
     if (options->pairs) snprintf(kind, sizeof kind, "pairs");
+    if (options->chat) snprintf(kind, sizeof kind, "talks");
+    if (options->preferences) snprintf(kind, sizeof kind, "preferences");
     if (options->labeled)
         snprintf(kind, sizeof kind, "%s of %d classes",
                  spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS ? "sentences of words" : "lines", spec->head.classes);

@@ -79,9 +79,25 @@ static const char *argument_of(const char *value, const char *help) {
 
 /* Options for other tasks than predicting the next token of a text, and options about an existing model. */
 static bool is_for_others(const char *name) {
-    static const char *const others[] = {
-        "task",     "mask_probability", "mask_each", "source_tokenizer", "metric", "batch_tokens", "from",
-        "new_head", "freeze",           "rates",     "in_order",         "long",   "lora"};
+    static const char *const others[] = {"task",
+                                         "mask_probability",
+                                         "mask_each",
+                                         "source_tokenizer",
+                                         "metric",
+                                         "batch_tokens",
+                                         "from",
+                                         "new_head",
+                                         "freeze",
+                                         "rates",
+                                         "in_order",
+                                         "long",
+                                         "lora",
+                                         "template",
+                                         "preference_loss",
+                                         "preference_beta",
+                                         "teacher",
+                                         "teacher_temperature",
+                                         "teacher_share"};
     for (size_t i = 0; i < CLI_COUNT_OF(others); i++)
         if (!strcmp(others[i], name)) return true;
     return false;

@@ -26,7 +26,7 @@ static void options_have_the_defaults_of_the_list(void **state) {
         if (!strcmp(name, "data")) assert_string_equal(value, "");
         if (*value && strcmp(name, "data") != 0) assert_ok(ctx, qkv_train_set(ctx, &o, name, value));
     }
-    assert_int_equal(count, 52);
+    assert_int_equal(count, 60);
 }
 
 static void options_are_set_from_text(void **state) {

@@ -3,6 +3,7 @@
 #ifndef QKV_PUBLIC_EVALUATION_H
 #define QKV_PUBLIC_EVALUATION_H
 
+#include "qkv/chat.h"
 #include "qkv/training.h"
 
 #ifdef __cplusplus
@@ -65,6 +66,20 @@ struct qkv_divergence {
 QKV_API enum qkv_status qkv_evaluate_against(struct qkv_model *model, struct qkv_model *other, const char *const *paths,
                                              size_t count, const struct qkv_evaluate_options *options,
                                              qkv_progress *progress, void *user, struct qkv_divergence *divergence);
+/* Experimental: what a file of talks says of a model. */
+struct qkv_talks_evaluation {
+    double loss, perplexity;  /* loss in nats a token */
+    size_t tokens;            /* tokens with a loss: of the assistant's turns and of completions */
+    size_t lines, long_lines; /* lines of the file, and those of them with more tokens than the context */
+    double seconds;
+};
+/* Experimental: evaluates a model on a file of talks, as in training (option chat): the mean loss of what the assistant
+ * says, and of completions. `templates` write the talks; NULL: the file has only prompts that are texts. Lines with
+ * more tokens than the context are treated as long_lines says. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
+ * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
+QKV_API enum qkv_status qkv_evaluate_talks(struct qkv_model *model, const struct qkv_chat_template *templates,
+                                           const char *path, enum qkv_long long_lines, qkv_progress *progress,
+                                           void *user, struct qkv_talks_evaluation *evaluation);
 /* Experimental: bytes of memory for each use of a model, its weights included, with the default batch sizes and
  * sequences as long as the context; shorter sequences need less. 0: the model does not have this use. */
 struct qkv_use_costs {

@@ -43,6 +43,7 @@
 #define QKV_SAMPLES_FILE      "samples.jsonl"
 #define QKV_TOKENS_DATA_FILE  "tokens.data.bin"
 #define QKV_TOKENS_VALID_FILE "tokens.valid.bin"
+#define QKV_REFERENCE_FILE    "reference.safetensors"
 #define QKV_BESIDE_DATA_FILE  "tokens.data.beside.bin"
 #define QKV_BESIDE_VALID_FILE "tokens.valid.beside.bin"
 
@@ -138,13 +139,17 @@
       "When the run begins.", "Yes: a resume makes it again from the data, if these are unchanged.")                   \
     X(QKV_TOKENS_VALID_FILE, "The validation data as tokens.", "When a run with validation data begins.",              \
       "Yes: a resume makes it again from the data, if these are unchanged.")                                           \
-    X(QKV_BESIDE_DATA_FILE, "The sources or labels that belong to the lines of tokens.data.bin.",                      \
-      "When a run on pairs or labelled lines begins.",                                                                 \
+    X(QKV_REFERENCE_FILE,                                                                                              \
+      "The log probabilities of the answers of preferences, by the model that the run began with.",                    \
+      "When a run on preferences begins.",                                                                             \
+      "Yes, if the run trains an adapter: a resume makes it again. Else only if the run will not be resumed.")         \
+    X(QKV_BESIDE_DATA_FILE, "The sources, labels or marks that belong to the lines of tokens.data.bin.",               \
+      "When a run on pairs, labelled lines or talks begins.",                                                          \
       "Yes: a resume makes it again from the data, if these are unchanged.")
 #define QKV_RUN_FILE_LIST(X)                                                                                           \
     QKV_RUN_BEGIN_LIST_(X)                                                                                             \
-    X(QKV_BESIDE_VALID_FILE, "The sources or labels that belong to the lines of tokens.valid.bin.",                    \
-      "When a run on pairs or labelled lines with validation data begins.",                                            \
+    X(QKV_BESIDE_VALID_FILE, "The sources, labels or marks that belong to the lines of tokens.valid.bin.",             \
+      "When a run on pairs, labelled lines or talks with validation data begins.",                                     \
       "Yes: a resume makes it again from the data, if these are unchanged.")
 /* Files of a run whose names have a number. */
 #define QKV_NUMBERED_FILE_LIST(X)                                                                                      \

@@ -196,7 +196,25 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
       "mixtures: leave out JSON lines without a text, and files that cannot be read, and count them; without this "    \
       "option they are errors")                                                                                        \
     X(TEXT, shards, NULL, "data",                                                                                      \
-      "mixtures: folder for the texts as tokens, which several runs may share (default: shards in the run's folder)")
+      "mixtures: folder for the texts as tokens, which several runs may share (default: shards in the run's folder)")  \
+    X(DATA, chat, NULL, "data",                                                                                        \
+      "JSON file of talks to train on: each line has messages, conversations, or a prompt with its completion; only "  \
+      "what the assistant says, or the completion, has a loss")                                                        \
+    X(TEXT, template, NULL, "data",                                                                                    \
+      "chat, preferences: file with a chat template, in Jinja, in place of the model's; the run keeps it")             \
+    X(DATA, preferences, NULL, "data",                                                                                 \
+      "JSON file of preferences to train on: each line has a prompt and two answers to it, chosen and rejected")       \
+    X(TEXT, preference_loss, "dpo", "task",                                                                            \
+      "preferences: dpo (Rafailov et al. 2023; label_smoothing: share of answers that are taken for the other) or "    \
+      "ipo (Azar et al. 2023)")                                                                                        \
+    X(REAL, preference_beta, 0.1, "task",                                                                              \
+      "preferences: how much of the margin counts: the smaller, the further the model may go from the one that it "    \
+      "begins with")                                                                                                   \
+    X(TEXT, teacher, NULL, "task",                                                                                     \
+      "text, lines, chat: model folder of a teacher with the same vocabulary, whose distribution of the next token "   \
+      "is learnt as well (distillation; Hinton et al. 2015)")                                                          \
+    X(REAL, teacher_temperature, 2.0, "task", "teacher: temperature at which both distributions are compared")         \
+    X(REAL, teacher_share, 0.5, "task", "teacher: share of the loss that is the divergence from the teacher")
 #define QKV_TRAIN_FIELD_TEXT(name)  const char *name;
 #define QKV_TRAIN_FIELD_REAL(name)  double name;
 #define QKV_TRAIN_FIELD_COUNT(name) int64_t name;

@@ -31,6 +31,7 @@ void qkv_data_free(struct qkv_data *d) {
     qkv_tokenizer_free(d->source_tokenizer);
     for (size_t i = 0; i < d->label_count; i++) free(d->labels[i]);
     free(d->labels);
+    qkv_chat_template_free(d->templates);
     free(d->rows.ids);
     free(d->rows.targets);
     free(d->rows.source);

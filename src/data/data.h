@@ -11,6 +11,7 @@ struct qkv_data;
 struct qkv_data_counts;
 struct qkv_pass;
 struct qkv_masking;
+struct qkv_loss_rows;
 
 /* ---- what is drawn at random (rng_streams.c) -------------------------------------------------------------------- */
 
@@ -37,6 +38,7 @@ struct qkv_examples {
     struct qkv_tokens main, beside;
     int32_t end, beside_end; /* the id that ends a sequence; −1: each token is a sequence */
     bool beside_each;        /* beside holds as many, one for each id; 0 where it does not count (else 1 + a class) */
+    bool marks;              /* these are marks (talk.h), the last of which end a sequence; end is −1 */
     size_t count;            /* examples */
     size_t *main_at, *beside_at; /* (count + 1): where they begin */
 };
@@ -164,9 +166,11 @@ struct qkv_line_coder {
     const struct qkv_tokenizer *tokenizer, *source_tokenizer; /* the latter of pairs; else NULL, or the former */
     char *const *labels;                                      /* sorted, of labelled lines */
     size_t label_count;
-    size_t T;           /* the context */
-    enum qkv_long kind; /* option long */
-    bool repeat;        /* a line is an example for each of its tokens (option mask_each) */
+    size_t T;                                  /* the context */
+    enum qkv_long kind;                        /* option long */
+    bool repeat;                               /* a line is an example for each of its tokens (option mask_each) */
+    const struct qkv_chat_template *templates; /* of talks; NULL: there are none */
+    int64_t now;                               /* that they may write */
 };
 struct qkv_tsv;
 struct qkv_tsv_row;
@@ -185,6 +189,8 @@ struct qkv_lines {
     const char *first, *second; /* what the fields are, for messages; second NULL: lines have one */
     bool repeats;               /* option mask_each repeats a line */
     bool sentences; /* rows are sentences, a word and its label a line: beside_each in struct qkv_examples */
+    bool marks;     /* beside has marks: as there */
+    bool two;       /* a row has two sequences, each no longer than the context, one behind the other */
     qkv_encode_line *encode;
 };
 extern const struct qkv_lines qkv_lines_words_kind; /* (dataset_words.c) */
@@ -257,6 +263,9 @@ struct qkv_dataset {
     enum qkv_data_tasks tasks;
     int tokenizers;                                   /* that it needs: 2 of sources and targets, 0 of arrays */
     bool labels;                                      /* it has names of classes */
+    bool talks;                                       /* it has talks, which a template writes (option template) */
+    bool prefers;                                     /* it has preferences, which are learnt without dropout */
+    size_t sequences;                                 /* of a row of a batch; 0: one */
     const struct qkv_lines *lines[QKV_DATASET_LINES]; /* of lines: how they are encoded; NULL behind the last */
     unsigned metrics;                                 /* bit i: it has metric i; every kind has the loss */
     /* Whether validation reads the scores of a model of this spec; NULL: of none. */
@@ -271,6 +280,9 @@ struct qkv_dataset {
     /* Opens the token files, making those that are missing; cuts them into the parts to learn from and to validate
      * on; says which shapes will come. */
     enum qkv_status (*open)(struct qkv_data *data);
+    /* Once rows have memory. The model has the weights that the run begins with if it is `fresh`, or, with an adapter,
+     * in any case: the adapter of a checkpoint is read later. NULL: nothing. */
+    enum qkv_status (*ready)(struct qkv_data *data, bool fresh);
     /* Looks at the batch of a step, then gives its rows begin … end. */
     enum qkv_status (*begin)(struct qkv_data *data, uint64_t step, struct qkv_dataset_step *out);
     enum qkv_status (*fill)(struct qkv_data *data, uint64_t step, size_t begin, size_t end, struct qkv_batch *batch);
@@ -393,6 +405,10 @@ struct qkv_data {
     struct qkv_tokenizer *tokenizer, *source_tokenizer; /* until the model has them */
     char **labels;                                      /* sorted, of labelled lines */
     size_t label_count;
+    struct qkv_chat_template *templates; /* of talks; NULL: there are none */
+    int64_t now;                         /* that they may write: seconds since 1970 */
+    /* What a loss has of each row of the latest rows; owned by the kind. NULL: nothing. */
+    const struct qkv_loss_rows *loss_rows;
     size_t B, T, source_T; /* windows: the largest micro-batch; lines: the longest of each; source_T: of examples */
     char *data_path, *valid_path, *beside_data_path, *beside_valid_path; /* the token files */
     struct qkv_window_data windows;

@@ -9,6 +9,7 @@
 #include "text/sequence.h"
 #include "text/text.h"
 #include "data/data.h"
+#include "data/talk.h"
 #include "data/tsv.h"
 
 enum { LINES_SPECIALS = 4 }; /* room for those of a dataset */
@@ -17,7 +18,7 @@ enum { LINES_SPECIALS = 4 }; /* room for those of a dataset */
 
 /* What a row is, in messages. */
 static const char *lines_unit(const struct qkv_data *d) {
-    return d->lines.examples.beside_each ? "sentence" : "line";
+    return d->lines.examples.beside_each && !d->lines.examples.marks ? "sentence" : "line";
 }
 
 /* One side of a row, and a line end; of a sentence its words, with a space between two. */
@@ -201,7 +202,9 @@ static struct qkv_line_coder lines_coder(const struct qkv_data *d, const struct 
                                    .label_count = d->label_count,
                                    .T = d->T,
                                    .kind = qkv_train_long(o),
-                                   .repeat = lines->repeats && o->mask_each && qkv_task_masks(o)};
+                                   .repeat = lines->repeats && o->mask_each && qkv_task_masks(o),
+                                   .templates = d->templates,
+                                   .now = d->now};
 }
 
 static enum qkv_status lines_cut(void *user, struct qkv_text_piece *piece) {
@@ -335,7 +338,8 @@ static enum qkv_status lines_check_memory(struct qkv_data *d, const struct files
 static enum qkv_status open_files(struct qkv_data *d, const struct files *f, const struct qkv_lines *lines,
                                   struct qkv_examples *examples) {
     enum qkv_status status = QKV_OK;
-    examples->beside_each = lines->sentences;
+    examples->beside_each = lines->sentences || lines->marks;
+    examples->marks = lines->marks;
     if (f->main->bytes == 0)
         status = write_files(d, f, lines);
     else if (!qkv_file_exists(f->main_path) || !qkv_file_exists(f->beside_path))
@@ -343,7 +347,7 @@ static enum qkv_status open_files(struct qkv_data *d, const struct files *f, con
     if (!status) status = qkv_tokens_open(d->ctx, f->main_path, f->main, &examples->main);
     if (!status) status = qkv_tokens_open(d->ctx, f->beside_path, f->beside, &examples->beside);
     if (!status) status = lines_check_memory(d, f, examples);
-    return status ? status : qkv_examples_index(d->ctx, examples, d->T);
+    return status ? status : qkv_examples_index(d->ctx, examples, lines->two ? 2 * d->T : d->T);
 }
 
 /* ---- batches ---------------------------------------------------------------------------------------------------- */
@@ -408,7 +412,9 @@ enum qkv_status qkv_lines_begin(struct qkv_data *d, uint64_t step, struct qkv_da
     for (size_t r = 0; r < out->rows; r++) {
         const size_t first = e->main_at[rows[r]], past = e->main_at[rows[r] + 1];
         if (!e->beside_each) out->targets += e->beside_end < 0 ? 1 : past - first;
-        for (size_t k = first; e->beside_each && k < past; k++) out->targets += qkv_tokens_at(&e->beside, k) > 0;
+        for (size_t k = first + e->marks; e->beside_each && k < past; k++)
+            out->targets +=
+                e->marks ? qkv_tokens_at(&e->beside, k) & QKV_MARK_COUNTS : qkv_tokens_at(&e->beside, k) > 0;
     }
     return QKV_OK;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chat/chat_template.h"
 #include "text/text.h"
 #include "data/rank_orders.h"
 #include "data/data.h"
@@ -40,6 +41,16 @@ enum qkv_status qkv_rank_tell_tokenizer(struct qkv_context *ctx, size_t which, c
     return status;
 }
 
+/* The templates of talks, and the time that they may write. */
+static enum qkv_status pieces_tell_talks(const struct qkv_line_coder *c) {
+    struct qkv_buffer packed = {0};
+    enum qkv_status status = c->templates ? qkv_chat_template_pack(c->ctx, c->templates, &packed) : QKV_OK;
+    const struct qkv_rank_order order = {QKV_ORDER_TALKS, packed.size, (uint64_t)c->now};
+    if (!status) status = pieces_order_all(c->ctx, order, packed.data);
+    qkv_buffer_free(&packed);
+    return status;
+}
+
 enum qkv_status qkv_rank_tell_lines(const struct qkv_line_coder *c) {
     const bool two = c->source_tokenizer && c->source_tokenizer != c->tokenizer;
     struct qkv_lines_order lines = {.T = c->T,
@@ -56,6 +67,7 @@ enum qkv_status qkv_rank_tell_lines(const struct qkv_line_coder *c) {
         status = qkv_buffer_append(c->ctx, &labels, c->labels[i], strlen(c->labels[i]) + 1);
     if (!status)
         status = pieces_order_all(c->ctx, (struct qkv_rank_order){QKV_ORDER_LABELS, labels.size, 0}, labels.data);
+    if (!status && c->lines->marks) status = pieces_tell_talks(c);
     if (!status) status = pieces_order_all(c->ctx, (struct qkv_rank_order){QKV_ORDER_LINES, sizeof lines, 0}, &lines);
     qkv_buffer_free(&labels);
     return status;

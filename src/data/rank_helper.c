@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chat/chat_template.h"
 #include "text/text.h"
 #include "data/rank_orders.h"
 #include "data/data.h"
@@ -10,6 +11,8 @@ struct helper {
     struct qkv_context *ctx;
     struct qkv_tokenizer *tokenizers[QKV_ORDER_TOKENIZERS];
     struct qkv_line_coder coder;
+    struct qkv_chat_template *templates; /* of talks */
+    int64_t now;
     char **labels, *label_text, *path;
     char *text;
     size_t capacity;
@@ -37,6 +40,13 @@ static enum qkv_status help_keep(struct helper *h, char **kept, size_t size) {
     return *kept ? QKV_OK : QKV_MEMORY;
 }
 
+static enum qkv_status help_talks(struct helper *h, const struct qkv_rank_order *order) {
+    qkv_chat_template_free(h->templates);
+    h->templates = NULL;
+    h->now = (int64_t)order->number;
+    return order->bytes ? qkv_chat_template_unpack(h->ctx, h->text, order->bytes, &h->templates) : QKV_OK;
+}
+
 static enum qkv_status help_lines(struct helper *h) {
     struct qkv_lines_order lines;
     memcpy(&lines, h->text, sizeof lines);
@@ -53,7 +63,9 @@ static enum qkv_status help_lines(struct helper *h) {
                                        .label_count = lines.labels,
                                        .T = lines.T,
                                        .kind = (enum qkv_long)lines.long_kind,
-                                       .repeat = lines.repeat};
+                                       .repeat = lines.repeat,
+                                       .templates = h->templates,
+                                       .now = h->now};
     return QKV_OK;
 }
 
@@ -79,6 +91,7 @@ static enum qkv_status help_told(struct helper *h, const struct qkv_rank_order *
     if (h->status) return h->status;
     if (order->kind == QKV_ORDER_TOKENIZER) return help_tokenizer(h, order->number, order->bytes);
     if (order->kind == QKV_ORDER_LABELS) return help_keep(h, &h->label_text, order->bytes);
+    if (order->kind == QKV_ORDER_TALKS) return help_talks(h, order);
     return order->kind == QKV_ORDER_FILE ? help_keep(h, &h->path, order->bytes) : help_lines(h);
 }
 
@@ -105,6 +118,7 @@ enum qkv_status qkv_rank_follow_orders(struct qkv_context *ctx) {
         if (!status) status = qkv_rank_receive(ctx, 0, &order, sizeof order);
     }
     for (size_t i = 0; i < QKV_ORDER_TOKENIZERS; i++) qkv_tokenizer_free(h.tokenizers[i]);
+    qkv_chat_template_free(h.templates);
     free(h.labels);
     free(h.label_text);
     free(h.path);

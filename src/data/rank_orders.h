@@ -10,6 +10,7 @@ enum qkv_order {
     QKV_ORDER_END,
     QKV_ORDER_TOKENIZER, /* tokenizer.json, then the ids of its roles */
     QKV_ORDER_LABELS,    /* each with its zero */
+    QKV_ORDER_TALKS,     /* packed chat templates, or nothing; number: what qkv_talk_coder has as `now` */
     QKV_ORDER_LINES,     /* struct qkv_lines_order */
     QKV_ORDER_FILE,      /* the path, for messages */
     QKV_ORDER_TEXT,      /* a piece of a text, and of a file of lines: to be answered */

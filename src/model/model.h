@@ -513,6 +513,10 @@ struct qkv_pass_part {
 /* Sets the part for the next forward calls; NULL: none. The pass keeps only the pointer `losses` of it.
  * (pass_order.c) */
 void qkv_pass_set_part(struct qkv_pass *pass, const struct qkv_pass_part *part);
+/* Sets what the loss of an lm head has of each row of a rectangle (B,T) for the next forward calls; NULL: nothing. The
+ * arrays are the caller's. (pass_order.c) */
+struct qkv_loss_rows;
+void qkv_pass_set_loss_rows(struct qkv_pass *pass, const struct qkv_loss_rows *rows);
 /* Sets the listener that backward calls for each weight after its last use, from the next forward on; NULL: none. A
  * weight that is used more than once (qkv_tensor: times) may be reported before its gradient is complete.
  * (pass_order.c) */

@@ -31,6 +31,7 @@ struct qkv_pass {
     const struct qkv_batch *given; /* while forward runs: the batch, whose arrays are the host's, */
     struct qkv_batch lent;         /* and the same with the arrays that rows of the backend read */
     struct qkv_loss loss;
+    struct qkv_loss_rows loss_rows;
     size_t loss_count, loss_sequences;
     struct qkv_array output;
     const struct qkv_rows *rows, *source_rows; /* of the latest forward; source_rows NULL: no source */

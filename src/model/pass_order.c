@@ -10,6 +10,10 @@ void qkv_pass_set_part(struct qkv_pass *p, const struct qkv_pass_part *part) {
     p->part = part ? *part : (struct qkv_pass_part){0};
 }
 
+void qkv_pass_set_loss_rows(struct qkv_pass *p, const struct qkv_loss_rows *rows) {
+    p->loss_rows = rows ? *rows : (struct qkv_loss_rows){0};
+}
+
 void qkv_pass_listen(struct qkv_pass *p, qkv_gradient_listener *listener, void *user) {
     p->listener = listener;
     p->listener_user = user;

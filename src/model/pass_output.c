@@ -75,7 +75,9 @@ static void run_scores(struct qkv_pass *p, const struct qkv_batch *b, struct qkv
                                                       .scale = p->loss_count ? 1.0F / (float)p->loss_count : 0,
                                                       .smoothing = (float)b->label_smoothing,
                                                       .logits = logits,
-                                                      .softcap = qkv_head_softcap(m)};
+                                                      .softcap = qkv_head_softcap(m),
+                                                      .rows = p->loss_rows,
+                                                      .places = p->rows->ragged ? p->rows->place : NULL};
     x = qkv_head_transform(&p->tape, m, x);
     qkv_op_cross_entropy(&p->tape, x, m->head_weight, qkv_tensor_or_null(&m->head.bias), &options, &p->loss);
 }

@@ -209,12 +209,24 @@ struct qkv_loss {
     double sum;     /* over the counted targets, not divided */
     size_t counted; /* targets that are not QKV_IGNORE */
 };
+/* What a loss has of each row, by its place. */
+struct qkv_loss_rows {
+    const float *weights; /* the gradient of a row's loss is multiplied by; NULL: 1 */
+    const float *losses;  /* what a row that counts adds to the sum in place of its loss; NULL: its loss */
+    float *found;         /* receives the loss of each row, 0 of those that do not count; NULL: not wanted */
+    /* The scores of a teacher, V of each row, which are used up; NULL: there is none. The loss of a row is then
+     * (1 − share)·loss + share·t²·KL(softmax(teacher/t), softmax(scores/t)), t the temperature (Hinton et al. 2015). */
+    float *teacher;
+    float temperature, share;
+};
 struct qkv_cross_entropy_options {
     const int32_t *targets; /* (N), QKV_IGNORE is not counted */
     float scale;            /* the gradient is that of scale·Σ loss */
     float smoothing; /* e: loss is (1 − e)·(−log p[target]) + e·mean over all of −log p (Szegedy et al. 2016) */
     float *logits;   /* (N, V): receives the scores; NULL: not wanted */
     struct qkv_softcap softcap; /* of the scores */
+    struct qkv_loss_rows rows;
+    const int32_t *places; /* (N): of each row in `rows`; NULL: its number */
 };
 /* The loss −log softmax(scores)[target] of the scores that qkv_op_scores gives, in chunks of rows, so that memory holds
  * a chunk of scores at a time unless `logits` asks for all. A recording tape computes the gradient in forward: a loss

@@ -3,6 +3,7 @@
  * scores = softcap(x·Wᵀ + b), as the operator of scores computes them (scores.c), x (N, C), W (V, C).
  * loss = Σ_n lse(scores[n]) − scores[n][target[n]] over the targets that are not QKV_IGNORE.
  * Gradient of s·loss: dscores[n] = s·(softmax(scores[n]) − onehot(target[n])), dx = dscores·W, dW += dscoresᵀ·x.
+ * Rows may have weights, by which their gradient is multiplied, and scores of a teacher (struct qkv_loss_rows).
  * With label smoothing e (Szegedy et al. 2016), onehot becomes q = (1 − e)·onehot + e/V, and the loss lse − Σ q·scores.
  *
  * The operator runs over chunks of rows: a vocabulary of 50,000 needs memory for the scores of a few hundred rows, not
@@ -11,10 +12,12 @@
  * never spans two groups: sums go on from chunk to chunk, in a copy of the gradient per level of the tree of groups.
  * Where those copies would take more memory than the scores of all rows, there is one chunk. The size of chunks changes
  * no bit. */
+#include "base/math.h"
 #include "op/linear.h"
 #include "op/scores.h"
 #include "op/steps.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -34,6 +37,9 @@ struct chunk {
     float *dscores; /* may be scores itself; NULL: no gradient */
     float *losses;  /* of each row */
     float scale, smoothing;
+    const struct qkv_loss_rows *rows;
+    const int32_t *places; /* of the rows; NULL: `first` is that of the first one */
+    size_t first;
     const struct qkv_softcap *softcap; /* NULL: none */
 };
 
@@ -58,22 +64,78 @@ static float row_loss(const struct chunk *c, const float *scores, size_t target,
 }
 
 /* dscores = s·(softmax − q) of one row; dscores may be scores. */
-static void row_gradient(const struct chunk *c, const float *scores, float *dscores, size_t target, float lse) {
-    c->kernels->softmax_scaled(dscores, scores, lse, c->scale, c->smoothing / (float)c->V * c->scale, c->V);
-    dscores[target] -= (1 - c->smoothing) * c->scale;
+static void row_gradient(const struct chunk *c, const float *scores, float *dscores, size_t target, float lse,
+                         float scale) {
+    c->kernels->softmax_scaled(dscores, scores, lse, scale, c->smoothing / (float)c->V * scale, c->V);
+    dscores[target] -= (1 - c->smoothing) * scale;
 }
 
 /* The same with the slope of the softcap. It works part by part, as dscores may overwrite scores. */
-static void row_gradient_capped(const struct chunk *c, const float *scores, float *dscores, size_t target, float lse) {
+static void row_gradient_capped(const struct chunk *c, const float *scores, float *dscores, size_t target, float lse,
+                                float scale) {
     float capped[COLUMNS_A_PART];
-    const float share = c->smoothing / (float)c->V * c->scale;
+    const float share = c->smoothing / (float)c->V * scale;
     for (size_t v = 0, n; v < c->V; v += n) {
         n = c->V - v < COLUMNS_A_PART ? c->V - v : COLUMNS_A_PART;
         memcpy(capped, scores + v, n * sizeof *capped);
-        c->kernels->softmax_scaled(dscores + v, capped, lse, c->scale, share, n);
-        if (target >= v && target < v + n) dscores[target] -= (1 - c->smoothing) * c->scale;
+        c->kernels->softmax_scaled(dscores + v, capped, lse, scale, share, n);
+        if (target >= v && target < v + n) dscores[target] -= (1 - c->smoothing) * scale;
         qkv_softcap_slope(c->softcap, dscores + v, dscores + v, capped, n);
     }
+}
+
+static size_t chunk_place(const struct chunk *c, size_t n) {
+    return c->places ? (size_t)c->places[n] : c->first + n;
+}
+
+/* The factor of a row's gradient; what others want to know of its loss, or count in its place. */
+static float loss_weigh(const struct chunk *c, size_t n) {
+    const size_t place = chunk_place(c, n);
+    if (c->rows->found) c->rows->found[place] = c->losses[n];
+    if (c->rows->losses) c->losses[n] = c->rows->losses[place];
+    return c->rows->weights ? c->scale * c->rows->weights[place] : c->scale;
+}
+
+/* The log-sum-exp of scores/t, part by part. */
+static float teach_lse(const struct chunk *c, const float *scores, float inverse) {
+    float part[COLUMNS_A_PART];
+    double most = -INFINITY, sum = 0;
+    for (size_t v = 0, n; v < c->V; v += n) {
+        n = qkv_min(c->V - v, (size_t)COLUMNS_A_PART);
+        for (size_t i = 0; i < n; i++) part[i] = scores[v + i] * inverse;
+        const double lse = (double)c->kernels->log_sum_exp(part, n);
+        if (lse > most) sum *= qkv_exp(most - lse), most = lse;
+        if (lse > -INFINITY) sum += qkv_exp(lse - most);
+    }
+    return (float)(most + qkv_log(sum));
+}
+
+/* What a teacher adds to a row: its divergence is returned, and the gradient of the whole loss becomes dscores, which
+ * may be scores. lse: of the scores. */
+static double teach_row(const struct chunk *c, const float *scores, float *dscores, float *teacher, size_t target,
+                        float lse, float scale) {
+    const float t = c->rows->temperature, inverse = 1 / t, soft = c->rows->share * t * scale;
+    const float hard = (1 - c->rows->share) * scale, less = c->smoothing / (float)c->V * hard;
+    float own[COLUMNS_A_PART], student[COLUMNS_A_PART], p[COLUMNS_A_PART], q[COLUMNS_A_PART];
+    const float student_lse = teach_lse(c, scores, inverse), teacher_lse = teach_lse(c, teacher, inverse);
+    double sum = 0;
+    for (size_t v = 0, n; v < c->V; v += n) {
+        n = qkv_min(c->V - v, (size_t)COLUMNS_A_PART);
+        for (size_t i = 0; i < n; i++) student[i] = scores[v + i] * inverse, teacher[v + i] *= inverse;
+        c->kernels->softmax_scaled(p, teacher + v, teacher_lse, 1, 0, n);
+        for (size_t i = 0; i < n; i++)
+            if (p[i] > 0)
+                sum += (double)p[i] *
+                       (((double)teacher[v + i] - (double)teacher_lse) - ((double)student[i] - (double)student_lse));
+        if (!dscores) continue;
+        memcpy(own, scores + v, n * sizeof *own);
+        c->kernels->softmax_scaled(q, student, student_lse, 1, 0, n);
+        c->kernels->softmax_scaled(dscores + v, own, lse, hard, less, n);
+        for (size_t i = 0; i < n; i++) dscores[v + i] += soft * (q[i] - p[i]);
+        if (target >= v && target < v + n) dscores[target] -= (1 - c->smoothing) * hard;
+        if (c->softcap) qkv_softcap_slope(c->softcap, dscores + v, dscores + v, own, n);
+    }
+    return sum;
 }
 
 static void loss_rows(void *argument, size_t begin, size_t end, int thread) {
@@ -87,16 +149,23 @@ static void loss_rows(void *argument, size_t begin, size_t end, int thread) {
         float *dscores = c->dscores ? c->dscores + n * c->V : NULL;
         if (c->targets[n] == QKV_IGNORE) {
             c->losses[n] = 0;
+            if (c->rows->found) c->rows->found[chunk_place(c, n)] = 0;
             if (dscores) memset(dscores, 0, c->V * sizeof(float));
             continue;
         }
         size_t target = (size_t)c->targets[n];
         float lse = c->kernels->log_sum_exp(scores, c->V);
         c->losses[n] = row_loss(c, scores, target, lse, sums[r]);
-        if (dscores && c->softcap)
-            row_gradient_capped(c, scores, dscores, target, lse);
+        const float scale = loss_weigh(c, n);
+        if (c->rows->teacher) {
+            const double t = (double)c->rows->temperature, share = (double)c->rows->share;
+            const double apart =
+                teach_row(c, scores, dscores, c->rows->teacher + chunk_place(c, n) * c->V, target, lse, scale);
+            c->losses[n] = (float)((1 - share) * (double)c->losses[n] + share * t * t * apart);
+        } else if (dscores && c->softcap)
+            row_gradient_capped(c, scores, dscores, target, lse, scale);
         else if (dscores)
-            row_gradient(c, scores, dscores, target, lse);
+            row_gradient(c, scores, dscores, target, lse, scale);
     }
 }
 
@@ -167,6 +236,9 @@ static enum qkv_status run_chunk(struct qkv_tape *tape, const struct qkv_tensor 
                       .losses = losses + first,
                       .scale = o->scale,
                       .smoothing = o->smoothing,
+                      .rows = &o->rows,
+                      .places = o->places ? o->places + first : NULL,
+                      .first = first,
                       .softcap = qkv_softcap_is_none(&o->softcap) ? NULL : &o->softcap};
     qkv_parallel_range(tape->ctx, rows, ROWS_A_PIECE, loss_rows, &c);
     if (!g) return QKV_OK;

@@ -38,6 +38,7 @@ void qkv_trainer_free(struct qkv_trainer *trainer) {
     if (!t) return;
     qkv_state_end(t);
     qkv_context_set_precision(t->ctx, t->precision);
+    qkv_teacher_free(t);
     qkv_pass_free(t->pass);
     qkv_pass_free(t->validation_pass);
     qkv_rank_sums_free(&t->rank_sums);
@@ -80,7 +81,8 @@ static enum qkv_status make_pass(struct qkv_trainer *t, const struct qkv_pass_sh
     const size_t rows = (size_t)t->options.batch;
     const size_t B = train && !count ? qkv_parts_most(t->ctx, &t->options, rows) : t->data.B;
     struct qkv_pass_options options = {
-        .size = sizeof options, .B = B, .T = t->data.T, .source_T = t->data.source_T, .train = train, .dropout = train};
+        .size = sizeof options, .B = B, .T = t->data.T, .source_T = t->data.source_T, .train = train};
+    options.dropout = train && !t->data.dataset->prefers;
     options.checkpoint = train && t->options.checkpoint_activations;
     options.logits = !train && qkv_dataset_scores(&t->options, qkv_model_spec(t->model));
     qkv_data_widen(&most, shapes, count);
@@ -161,10 +163,12 @@ static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec
                                       .train_count = t->data.lines.shape_count,
                                       .valid_count = t->data.lines.validation_shape_count,
                                       .levels = build_levels(t),
-                                      .validates = qkv_train_validates(&t->options)};
+                                      .validates = qkv_train_validates(&t->options),
+                                      .looks = t->data.dataset->prefers};
     const struct qkv_model *loaded = o->lora ? t->origin ? t->origin : t->model : NULL;
     if (loaded) shapes.taken = loaded->arena.peak - loaded->arena.discarded;
-    return qkv_train_memory(t->ctx, spec, o, &shapes, t->fresh);
+    const enum qkv_status status = qkv_teacher_measure(t, &shapes.beside);
+    return status ? status : qkv_train_memory(t->ctx, spec, o, &shapes, t->fresh);
 }
 
 enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *t, const struct qkv_spec *spec) {
@@ -180,7 +184,8 @@ enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *t, const struct qkv
 
 enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *spec) {
     t->data.T = (size_t)spec->context;
-    enum qkv_status status = check_memory(t, spec); /* windows; before their weights take an address */
+    enum qkv_status status = qkv_teacher_open(t, spec);
+    if (!status) status = check_memory(t, spec); /* windows; before their weights take an address */
     if (!status) status = t->options.lora ? qkv_lora_build(t, spec) : qkv_model_allocate(t->ctx, spec, &t->model);
     t->data.model = t->model;
     if (!status) status = qkv_train_freeze(&t->options, t->model);
@@ -199,6 +204,8 @@ enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *
     if (!status && !t->fresh)
         status = qkv_pooling_read(t->ctx, t->folder, t->folder, qkv_model_spec(t->model), false, &t->model->pooling);
     if (!status) status = make_passes(t);
+    if (!status) status = qkv_teacher_begin(t);
+    if (!status && t->data.dataset->ready) status = t->data.dataset->ready(&t->data, t->fresh);
     if (!status) status = make_optimizer(t);
     if (!status) status = qkv_loads_make(t);
     if (!status) build_measure(t);

@@ -14,13 +14,17 @@
 
 /* ---- the folder ------------------------------------------------------------------------------------------------- */
 
-static const char *const run_files[] = {QKV_TRAIN_FILE,        QKV_CHECKPOINT_FILE,   QKV_LOG_FILE,
-                                        QKV_TOKENS_DATA_FILE,  QKV_TOKENS_VALID_FILE, QKV_BESIDE_DATA_FILE,
-                                        QKV_BESIDE_VALID_FILE, QKV_CONFIG_FILE,       QKV_TOKENIZER_FILE,
-                                        QKV_SOURCE_FILE,       QKV_LABELS_FILE,       QKV_MACHINE_FILE,
-                                        QKV_STATE_FILE,        QKV_GENERATION_FILE,   QKV_ROLES_FILE,
-                                        QKV_SOURCE_ROLES_FILE, QKV_MODULES_FILE,      QKV_SENTENCES_FILE,
-                                        QKV_PROMPTS_FILE,      QKV_POOLING_FILE,      QKV_DENSE_LIST(QKV_DENSE_FILES_)};
+static const char *const run_files[] = {QKV_TRAIN_FILE,        QKV_CHECKPOINT_FILE,
+                                        QKV_LOG_FILE,          QKV_TOKENS_DATA_FILE,
+                                        QKV_TOKENS_VALID_FILE, QKV_BESIDE_DATA_FILE,
+                                        QKV_BESIDE_VALID_FILE, QKV_CONFIG_FILE,
+                                        QKV_TOKENIZER_FILE,    QKV_SOURCE_FILE,
+                                        QKV_LABELS_FILE,       QKV_MACHINE_FILE,
+                                        QKV_STATE_FILE,        QKV_GENERATION_FILE,
+                                        QKV_ROLES_FILE,        QKV_SOURCE_ROLES_FILE,
+                                        QKV_MODULES_FILE,      QKV_SENTENCES_FILE,
+                                        QKV_REFERENCE_FILE,    QKV_PROMPTS_FILE,
+                                        QKV_POOLING_FILE,      QKV_DENSE_LIST(QKV_DENSE_FILES_)};
 #define RUN_FILES    (sizeof run_files / sizeof *run_files)
 #define FOLDER(name) name,
 static const char *const run_folders[] = {QKV_POOLING_FOLDER, QKV_DENSE_LIST(FOLDER)};
@@ -283,6 +287,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) t->fresh = true;
     if (!status) status = check_texts(t);
     if (!status) status = make_absolute(t->ctx, &t->options.from);
+    if (!status) status = make_absolute(t->ctx, &t->options.teacher);
     if (!status) status = qkv_trainer_check_memory(t, final);
     status = qkv_rank_agree(ctx, status);
     if (!status) status = qkv_rank_check(t, final);

@@ -61,13 +61,14 @@ static uint64_t plan_levels(const struct plan *p) {
 
 static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, size_t *bytes) {
     const struct qkv_train_shapes *s = p->shapes;
-    size_t step, evaluation = 0, sums = 0, ranks = 0, state = 0, messages;
+    size_t step, evaluation = 0, look = 0, sums = 0, ranks = 0, state = 0, messages;
     enum qkv_status status = qkv_train_freeze(p->options, m);
     if (!status) status = qkv_model_prepare(m, true);
     if (!status) status = qkv_model_add_gradients(m);
     if (!status) status = plan_pass(p, m, s->train, s->train_count, true, &step);
     if (!status && s->validates && !qkv_context_rank(m->ctx))
         status = plan_pass(p, m, s->valid, s->valid_count, false, &evaluation);
+    if (!status && s->looks) status = plan_pass(p, m, s->train, s->train_count, false, &look);
     if (!status) status = qkv_parts_bytes(m, plan_levels(p), &sums);
     if (!status)
         status = qkv_rank_sums_bytes(m, p->options, qkv_dataset_batch(p->options), qkv_parts_later_all(m), &ranks);
@@ -75,7 +76,8 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
     if (status) return status;
     const size_t divided = qkv_rank_choose_divided(m);
     const size_t masters = qkv_rank_master_bytes(m, qkv_context_rank(m->ctx), &messages);
-    *bytes = sums + ranks + qkv_model_bytes(m) - divided + masters + messages + state + step + evaluation;
+    *bytes =
+        sums + ranks + qkv_model_bytes(m) - divided + masters + messages + state + step + evaluation + look + s->beside;
     return QKV_OK;
 }
 

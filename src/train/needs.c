@@ -74,6 +74,33 @@ static bool need_examples(const struct qkv_train_options *o) {
     return learns_from(o, QKV_READS_ARRAYS);
 }
 
+static bool need_talks(const struct qkv_train_options *o) {
+    const struct qkv_dataset *dataset = qkv_dataset_of(o);
+    return dataset && dataset->talks;
+}
+
+static bool need_preferences(const struct qkv_train_options *o) {
+    const struct qkv_dataset *dataset = qkv_dataset_of(o);
+    return dataset && dataset->prefers;
+}
+
+static bool need_smoothing(const struct qkv_train_options *o) {
+    return !need_preferences(o) || !is_name(o->preference_loss, "ipo") || o->label_smoothing == 0;
+}
+
+static bool need_dropout(const struct qkv_train_options *o) {
+    return !need_preferences(o) || o->dropout <= 0;
+}
+
+static bool need_tokens(const struct qkv_train_options *o) {
+    const struct qkv_dataset *dataset = qkv_dataset_of(o);
+    return dataset && !qkv_task_masks(o) && (dataset->tasks == QKV_TASKS_TEXT || dataset->talks) && !dataset->prefers;
+}
+
+static bool need_teacher(const struct qkv_train_options *o) {
+    return o->teacher != NULL;
+}
+
 static bool need_fraction(const struct qkv_train_options *o) {
     return !is_file(o->valid) || o->valid_fraction == 0;
 }
@@ -130,6 +157,14 @@ static const struct need {
     {"shards", need_mixture, "only mixtures of texts have shards",
      "leave it out, or give the texts a weight, as in books/:1"},
     {"source_tokenizer", need_sources, "only pairs have sources", NULL},
+    {"template", need_talks, "only talks (chat, preferences) are written by a template", NULL},
+    {"teacher", need_tokens, "only the next tokens of a text, of lines or of talks are learnt from one", NULL},
+    {"teacher_temperature", need_teacher, "there is no teacher (teacher)", NULL},
+    {"teacher_share", need_teacher, "there is no teacher (teacher)", NULL},
+    {"preference_loss", need_preferences, "only preferences (preferences) have one", NULL},
+    {"preference_beta", need_preferences, "only preferences (preferences) have one", NULL},
+    {"label_smoothing", need_smoothing, "the preference_loss ipo has none", NULL},
+    {"dropout", need_dropout, "preferences are learnt without dropout", NULL},
     {"batch_tokens", need_lines, "the windows of a text are all as long", "leave it out, and set batch instead"},
     {"long", need_long, "the windows of a text are all as long as the context", NULL},
     {"min_rate", need_fall, "only the schedules cosine, linear and wsd fall to it",

@@ -12,15 +12,18 @@ static const char *const choices_long[] = {QKV_LONG_LIST(NAME) NULL};
 static const char *const choices_tokenizer[] = {QKV_TOKENIZER_LIST(NAME) NULL};
 static const char *const choices_precision[] = {"fp32", "bf16", "auto", NULL};
 static const char *const choices_gradients[] = {"fp32", "bf16", NULL};
+static const char *const choices_preference_loss[] = {"dpo", "ipo", NULL};
 static const char *const choices_task[] = {"text", "mlm", "classify", "classify_tokens", NULL};
 
 static const struct {
     const char *option;
     const char *const *names;
 } choices[] = {
-    {"optimizer", choices_optimizer}, {"schedule", choices_schedule},   {"metric", choices_metric},
-    {"long", choices_long},           {"tokenizer", choices_tokenizer}, {"source_tokenizer", choices_tokenizer},
-    {"precision", choices_precision}, {"gradients", choices_gradients}, {"task", choices_task},
+    {"optimizer", choices_optimizer}, {"schedule", choices_schedule},
+    {"metric", choices_metric},       {"long", choices_long},
+    {"tokenizer", choices_tokenizer}, {"source_tokenizer", choices_tokenizer},
+    {"precision", choices_precision}, {"gradients", choices_gradients},
+    {"task", choices_task},           {"preference_loss", choices_preference_loss},
 };
 
 static const char *const *choices_of(const char *option) {

@@ -326,6 +326,9 @@ static const struct range {
     {"save_every", 0, 1e15, 0, "0: only at the end"},
     {"keep", 1, 1e6, 0, NULL},
     {"decay_share", 0, 1, OPEN_LOW, NULL},
+    {"preference_beta", 0, 1e6, OPEN_LOW, NULL},
+    {"teacher_temperature", 0.01, 1000, 0, NULL},
+    {"teacher_share", 0, 1, OPEN_LOW, NULL},
 };
 enum { RANGES = sizeof ranges / sizeof *ranges };
 
@@ -461,7 +464,7 @@ static enum qkv_status check_metric(struct qkv_context *ctx, const struct qkv_tr
                         "patience counts evaluations, but eval_every 0 evaluates at the end only; set eval_every");
     if (qkv_dataset_measures(qkv_dataset_of(o), metric)) return QKV_OK;
     if (metric == QKV_METRIC_ACCURACY)
-        return qkv_fail(ctx, QKV_ARGUMENT, "metric accuracy needs labelled lines (labeled) or examples");
+        return qkv_fail(ctx, QKV_ARGUMENT, "metric accuracy needs labelled lines (labeled), examples or preferences");
     return qkv_fail(ctx, QKV_ARGUMENT, "metric %s needs pairs: it compares what is found with the targets", o->metric);
 }
 
@@ -475,7 +478,7 @@ static enum qkv_status fail_rates(struct qkv_context *ctx, const struct qkv_trai
 
 /* Options whose value is one of a few names; the others of this kind have checks of their own. */
 static enum qkv_status check_choices(struct qkv_context *ctx, const struct qkv_train_options *options) {
-    static const char *const checked[] = {"optimizer", "schedule", "precision", "gradients"};
+    static const char *const checked[] = {"optimizer", "schedule", "precision", "gradients", "preference_loss"};
     for (size_t i = 0; i < sizeof checked / sizeof *checked; i++) {
         const char *value = *(const char *const *)options_field(find_option(checked[i]), options);
         enum qkv_status status = qkv_train_check_choice(ctx, checked[i], value);

@@ -9,8 +9,8 @@
 /* Options that a run may go on with changed, besides those of training data: where its files are (what they hold is
  * checked by itself), what only its beginning uses, when it looks, saves and ends, and what gives the same bits. */
 static const char *const free_options[] = {
-    "valid",      "tokenizer", "source_tokenizer",       "from",   "steps", "new_head", "eval_every", "patience",
-    "save_every", "keep",      "checkpoint_activations", "epochs", "shards"};
+    "valid",      "tokenizer", "source_tokenizer",       "from",   "steps",    "new_head", "eval_every", "patience",
+    "save_every", "keep",      "checkpoint_activations", "epochs", "template", "teacher",  "shards"};
 
 bool qkv_train_changes_numbers(const char *name) {
     for (size_t i = 0; i < sizeof free_options / sizeof *free_options; i++)

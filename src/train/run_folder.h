@@ -41,9 +41,10 @@ enum qkv_status qkv_machine_note(struct qkv_context *ctx, const char *folder, in
 /* ---- train.json (train_json.c) ---------------------------------------------------------------------------------- */
 
 struct qkv_run_facts {
-    struct qkv_data_facts texts;    /* of its files; qkv_data_facts_free */
-    struct qkv_seams seams;         /* qkv_seams_free ends them */
-    uint64_t from_bytes, from_hash; /* of the weights that the run began with; 0: new ones */
+    struct qkv_data_facts texts;          /* of its files; qkv_data_facts_free */
+    struct qkv_seams seams;               /* qkv_seams_free ends them */
+    uint64_t from_bytes, from_hash;       /* of the weights that the run began with; 0: new ones */
+    uint64_t teacher_bytes, teacher_hash; /* of the weights of its teacher; 0: there is none */
 };
 enum qkv_status qkv_train_json_write(struct qkv_context *ctx, const char *folder,
                                      const struct qkv_train_options *options, const struct qkv_run_facts *facts);

@@ -5,6 +5,7 @@
 
 #include "base/profile.h"
 #include "model/model.h"
+#include "op/builders.h"
 #include "train/train.h"
 
 /* A step of the optimizer. */
@@ -66,22 +67,33 @@ static bool step_next(struct qkv_trainer *t, struct step *s) {
     return false;
 }
 
+/* Counts the sequences of rows that have several. */
+static void step_widen(struct qkv_pass_part *part, size_t sequences) {
+    for (size_t i = 0; i <= part->groups; i++) part->first[i] *= sequences;
+    part->first_row *= sequences;
+}
+
 /* Forward over the rows of a part; the pass knows which groups they are. */
 static enum qkv_status step_forward(struct qkv_trainer *t, struct step *s) {
     const struct qkv_train_options *o = &t->options;
+    const size_t sequences = qkv_max(t->data.dataset->sequences, 1);
     struct qkv_batch rows = {.ids = t->data.rows.ids,
                              .targets = t->data.rows.targets,
                              .loss_count = s->batch.targets,
-                             .loss_sequences = s->batch.rows,
+                             .loss_sequences = s->batch.rows * sequences,
                              .label_smoothing = o->label_smoothing};
     size_t counted;
     rows.dropout_seed = qkv_draw_dropout((uint64_t)o->seed, s->number, s->parts.groups ? 0 : s->parts.count - 1);
     if (s->parts.groups) qkv_parts_tell(&s->parts, s->losses, &s->part);
+    if (s->parts.groups) step_widen(&s->part, sequences);
     qkv_pass_set_part(t->pass, s->parts.groups ? &s->part : NULL);
     qkv_part_sums_next(&t->sums, &s->parts);
     qkv_rank_sums_part(&t->rank_sums, &s->parts, s->node, t->pass);
     enum qkv_status status = t->data.dataset->fill(&t->data, s->number, s->parts.begin, s->parts.end, &rows);
     step_lap(t, "data", 0);
+    struct qkv_loss_rows loss_rows = t->data.loss_rows ? *t->data.loss_rows : (struct qkv_loss_rows){0};
+    if (!status) status = qkv_teacher_read(t, &rows, &loss_rows);
+    qkv_pass_set_loss_rows(t->pass, &loss_rows);
     if (!status) status = qkv_pass_forward(t->pass, &rows);
     if (status == QKV_NUMBER) qkv_fail_at(t->ctx, "step %lld", (long long)t->report.step + 1);
     if (!status) s->loss += qkv_pass_loss(t->pass, &counted);

@@ -121,6 +121,8 @@ struct qkv_train_shapes {
     uint64_t levels; /* of gradients that wait: qkv_parts_levels of all steps */
     size_t taken;    /* bytes of the model that are in use already */
     bool validates;
+    bool looks;    /* a step first runs its batch forward with a pass of its own */
+    size_t beside; /* bytes of what the run has besides */
 };
 /* Refuses (QKV_MEMORY) a run that needs more memory than there is, before any of it is used; the sentence says what
  * would need less where the run is `fresh`, that is, still free to choose. The context has the precision of the run. */
@@ -223,6 +225,18 @@ struct qkv_opening;
 enum qkv_status qkv_lora_plan(struct qkv_context *ctx, const struct qkv_train_options *options,
                               struct qkv_opening **opening);
 
+/* ---- a teacher (teacher.c); without one nothing is to be done ---------------------------------------------------- */
+
+struct qkv_loss_rows;
+/* Loads the model of option teacher, which must suit a model of this spec and the trainer's tokenizer. */
+enum qkv_status qkv_teacher_open(struct qkv_trainer *trainer, const struct qkv_spec *spec);
+/* Bytes of the pass that qkv_teacher_begin makes, once the data is open; before that of texts alone. */
+enum qkv_status qkv_teacher_measure(struct qkv_trainer *trainer, size_t *bytes);
+enum qkv_status qkv_teacher_begin(struct qkv_trainer *trainer);
+/* Runs a part of a batch through it, and says what a loss has of its scores. */
+enum qkv_status qkv_teacher_read(struct qkv_trainer *trainer, const struct qkv_batch *rows, struct qkv_loss_rows *out);
+void qkv_teacher_free(struct qkv_trainer *trainer);
+
 /* ---- the trainer (trainer.c; made by create.c or resume.c) ------------------------------------------------------ */
 
 #define QKV_TRAIN_GROUPS 8 /* what the option groups is for a new run, where it is not given */
@@ -239,6 +253,8 @@ struct qkv_trainer {
     struct qkv_optimizer *optimizer;
     struct qkv_part_sums sums;
     struct qkv_rank_sums rank_sums;
+    struct qkv_model *teacher; /* NULL: none */
+    struct qkv_pass *teacher_pass;
     struct qkv_pass *pass, *validation_pass; /* the latter NULL without anything to validate on, and on ranks but 0 */
     struct qkv_log log;
     struct qkv_train_report report; /* of the latest step; kept in the checkpoint */

@@ -130,6 +130,15 @@ static void print_beside(struct qkv_json *json, const struct qkv_run_facts *fact
     print_end(json);
 }
 
+/* What the weights of another model are known by; nothing of none. */
+static void print_weights(struct qkv_json *json, const char *key, uint64_t bytes, uint64_t hash) {
+    if (!bytes) return;
+    print_begin(json, key);
+    qkv_json_put_count(json, "bytes", bytes);
+    print_hash(json, hash);
+    qkv_json_end(json, '}');
+}
+
 static void print_all(struct qkv_json *json, const struct qkv_train_options *options,
                       const struct qkv_run_facts *facts) {
     const struct qkv_train_option *option;
@@ -147,12 +156,8 @@ static void print_all(struct qkv_json *json, const struct qkv_train_options *opt
     print_end(json);
     print_vocab(json, 4, &facts->texts.data);
     if (facts->texts.beside_data.bytes) print_beside(json, facts);
-    if (facts->from_bytes) {
-        print_begin(json, "from");
-        qkv_json_put_count(json, "bytes", facts->from_bytes);
-        print_hash(json, facts->from_hash);
-        qkv_json_end(json, '}');
-    }
+    print_weights(json, "from", facts->from_bytes, facts->from_hash);
+    print_weights(json, "teacher", facts->teacher_bytes, facts->teacher_hash);
     qkv_seams_print(json, &facts->seams);
     qkv_json_line(json, 0);
     qkv_json_end(json, '}');
@@ -314,6 +319,10 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
     if (from && (!read_count(from, "bytes", &facts->from_bytes) || !read_hash(from, "hash", &facts->from_hash)))
         return train_json_wrong(ctx, path, "from",
                                 "an object of bytes and hash: those of the weights that the run began with");
+    const json_t *teacher = json_object_get(root, "teacher");
+    if (teacher &&
+        (!read_count(teacher, "bytes", &facts->teacher_bytes) || !read_hash(teacher, "hash", &facts->teacher_hash)))
+        return train_json_wrong(ctx, path, "teacher", "an object of bytes and hash: those of the teacher's weights");
     if (!read_facts(texts, "data", tokenizer, &facts->texts.data))
         return train_json_wrong(ctx, path, "texts.data",
                                 "an object of bytes, hash and tokens beside a tokenizer of vocab and hash");

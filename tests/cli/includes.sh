@@ -2,7 +2,7 @@
 # Reads the #includes of the sources: a room includes only rooms on its left,
 #     base <- kernel <- op <- attention <- sequence <- backend <- model <- family <- {io, generate} <- rank <- data <-
 # train <- lab <- cli,   text and chat beside them see base only, constrain base and text,
-#     metric base and text; io, generate, data and train see text, and train metric,
+#     metric base and text; io, generate, data and train see text, io and data chat, and train metric,
 # the lab sees qkv.h, base, and in its benchmark what that measures (examples/ranks.h too); the command sees qkv.h,
 # base/support.h, lab/lab.h and its own headers, and what its module for ranks offers, only; nothing in src/ includes anything of the
 # lab or of the command. A name of a file occurs once under src/.
@@ -29,7 +29,7 @@ allowed() { # allowed ROOM: the rooms that it may include
     io) echo base type kernel op attention sequence backend model family io text chat ;;
     generate) echo base type kernel op attention sequence backend model io text constrain generate ;;
     rank) echo base type kernel op attention sequence backend model io rank ;;
-    data) echo base type kernel op attention sequence backend model io text rank data ;;
+    data) echo base type kernel op attention sequence backend model io text chat rank data ;;
     train) echo base type kernel op attention sequence backend model io text metric rank data train ;;
     lab/report) echo base lab/report ;;
     lab/compare) echo base lab/report lab/compare ;;

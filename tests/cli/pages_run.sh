@@ -162,6 +162,10 @@ fixture --preset bert-tiny --set head.kind=classify_tokens --labeled train.conll
 try 0 "$QKV" train --from run --lora rank=2,targets=q,v --data book.txt --steps 2 --batch 2 --quiet --out adapter
 printf '{%% for m in messages %%}{{ m.role }}: {{ m.content }}\n{%% endfor %%}' >chat.jinja
 cp chat.jinja run/chat_template.jinja
+for i in $(seq 12); do echo '{"prompt": "the king", "completion": " sees '"$i"'."}'; done >answers.jsonl
+for i in $(seq 12); do echo '{"prompt": "the", "chosen": " king '"$i"'", "rejected": " fool"}'; done >pairs.jsonl
+cp answers.jsonl held-out.jsonl
+try 0 "$QKV" train --from run --chat answers.jsonl --steps 2 --batch 2 --quiet --out talker
 printf '[{"role": "user", "content": "Hello"}]\n' >talk.json
 cp -r run pre && cp -r other post && cp -r topic reranker && cp -r run small
 mkdir demo compare && cp -r run demo/run && cp -r run compare/mha && cp -r other compare/mqa

@@ -2,7 +2,7 @@
 # Reads the symbols of the built objects: what an object of a room needs is defined in its own room or in one on its
 # left,
 #     base <- type <- kernel <- op <- attention <- sequence <- backend,   base <- text <- metric,
-#     {backend, text} <- model <- family <- io,   base <- chat <- io,   {io, generate} <- rank <- data <- train;
+#     {backend, text} <- model <- family <- io,   base <- chat <- {io, data},   {io, generate} <- rank <- data <- train;
 # the lab needs public functions, base and the little that the table below allows it; the command needs public functions
 # and the lab; and no object files need each other in a circle. docs/design.md says the same in words.
 #     rooms.sh SOURCE_FOLDER BINARY_FOLDER
@@ -44,7 +44,7 @@ family base type kernel op attention sequence backend text model
 io base type kernel op attention sequence backend text chat model family
 generate base type kernel op attention sequence backend text constrain model
 rank base type kernel op attention sequence backend model io
-data base type kernel op attention sequence backend text model io generate rank
+data base type kernel op attention sequence backend text chat model io generate rank
 train base type kernel op attention sequence backend text metric model io generate rank data
 lab/report base
 lab/compare base lab/report

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Talks, preferences and teachers on the command line: trained, resumed, evaluated, talked with, and refused.
+# labels: numeric
+. "$(dirname "$0")/common.sh"
+make_text 200 >text.txt
+make_spec
+try 0 train base 5 --quiet --tokenizer bytes --set context=96
+cat >chat.jinja <<'END'
+{% for m in messages %}{{ m.role }}: {{ m.content }}
+{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}
+END
+for i in $(seq 24); do
+    echo '{"messages": [{"role": "user", "content": "'"$i"'"}, {"role": "assistant", "content": "'"$((i + 1))"'"}]}'
+    echo '{"conversations": [{"from": "human", "value": "'"$i"'"}, {"from": "gpt", "value": "'"$((i + 1))"'"}]}'
+    echo '{"prompt": "the king sees '"$i"'", "completion": " fools."}'
+done >talks.jsonl
+head -n 12 talks.jsonl >held-out.jsonl
+
+# ---- talks: trained, kept template, resumed, evaluated ----
+learn() { # learn OUT STEPS [OPTIONS]
+    local out=$1 steps=$2
+    shift 2
+    try 0 "$QKV" train --from base --template chat.jinja --rate 1e-2 --warmup 0 --steps "$steps" --batch 8 \
+        --eval-every 4 --out "$out" "$@"
+}
+learn whole 12 --chat talks.jsonl
+has err '^data .*talks.jsonl, 65 talks \(.* tokens\) to train on, 7 to validate on$'
+has err '^try: .*qkv chat whole$'
+learn cut 12 --chat talks.jsonl --save-every 4 --keep 3
+try 0 "$QKV" train --resume cut/checkpoint-8.safetensors --quiet
+try 0 cmp whole/model.safetensors cut/model.safetensors
+try 0 "$QKV" template whole --messages <(echo '[{"role": "user", "content": "hi"}]') --add-generation-prompt
+has out '^user: hi$'
+try 0 "$QKV" eval whole --chat held-out.jsonl --against base --json
+has out '"loss": [0-9.]+, .*"other_loss": [0-9.]+, .*"lines": 12, "long_lines": 0'
+less=$(sed -E 's/.*"loss": ([0-9.]+),.*"other_loss": ([0-9.]+),.*/\1 < \2/' out)
+[ "$(awk "BEGIN {print ($less)}")" = 1 ] || fail "training on talks has not lowered their loss: $less"
+try 0 "$QKV" eval base --chat held-out.jsonl --template chat.jinja
+has out '^over +[0-9,]+ tokens of answers in 12 lines'
+learn adapter 4 --chat talks.jsonl --lora rank=2,targets=q,v
+has err '^try: .*qkv chat [^ ]*base --adapter adapter --template chat.jinja$'
+try 0 "$QKV" eval base --adapter adapter --template chat.jinja --chat held-out.jsonl
+
+# ---- preferences and a teacher ----
+for i in $(seq 20); do echo '{"prompt": "'"$i"':", "chosen": " king", "rejected": " fool"}'; done >pairs.jsonl
+try 0 "$QKV" train --from base --preferences pairs.jsonl --preference-loss ipo --metric accuracy --steps 6 \
+    --warmup 0 --batch 6 --eval-every 3 --out better
+has err 'validation loss [0-9.]+, accuracy [0-9.]+'
+[ -s better/reference.safetensors ] || fail "the run has not kept the reference"
+try 0 "$QKV" train --from base --data text.txt --teacher whole --steps 3 --warmup 0 --batch 2 --quiet --out pupil
+has pupil/train.json '"teacher": \{"bytes": [0-9]+, "hash": "[0-9a-f]{16}"\}'
+cp base/model.safetensors whole/model.safetensors
+refuse 1 'the weights of the teacher .*whole are not those that the run began with' \
+    "$QKV" train --resume pupil --steps 5 --quiet
+
+# ---- what is refused ----
+bad() { # bad CODE PATTERN [OPTIONS]
+    local code=$1 pattern=$2
+    shift 2
+    refuse "$code" "$pattern" "$QKV" train --from base --warmup 0 --steps 2 --batch 2 --quiet --out refused "$@"
+    [ ! -e refused ] || fail "a run that was refused has left its folder"
+}
+bad 1 'talks.jsonl:1: a talk needs a chat template, and the model has none; give a file of one' --chat talks.jsonl
+echo '{"messages": [{"role": "user", "content": "a"}]}' >silent.jsonl
+bad 1 'silent.jsonl:1: no turn of the assistant counts' --chat silent.jsonl --template chat.jinja
+echo '{"text": "a"}' >keyless.jsonl
+bad 1 'keyless.jsonl:1: there is no key "messages" or "conversations"' --chat keyless.jsonl --template chat.jinja
+echo '{"prompt": "a", "chosen": "b", "rejected": "b"}' >equal.jsonl
+bad 1 'equal.jsonl:1: "chosen" and "rejected" are the same' --preferences equal.jsonl
+bad 2 'preference-beta is given, but only preferences' --chat talks.jsonl --template chat.jinja --preference-beta 1
+try 0 train other 3 --quiet --tokenizer chars
+bad 1 'the teacher .*other has another vocabulary' --data text.txt --teacher other
+finish
