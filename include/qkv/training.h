@@ -456,7 +456,8 @@ QKV_API enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t t
 QKV_API struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer);
 /* The options of the run, with adjusted defaults. Owned by the trainer. */
 QKV_API const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *trainer);
-/* Bytes of weights, optimizer, one step, and the lines of the training data. */
+/* Bytes of weights, optimizer, one step, and the lines of the training data. Weights that an adapter leaves in their file
+ * are included. */
 QKV_API size_t qkv_trainer_bytes(const struct qkv_trainer *trainer);
 /* The number of tokens of the training data; *valid (may be NULL) gets that of the validation data. */
 QKV_API size_t qkv_trainer_tokens(const struct qkv_trainer *trainer, size_t *valid);

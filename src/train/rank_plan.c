@@ -206,7 +206,8 @@ enum qkv_status qkv_rank_plan(struct qkv_model *model, const struct qkv_train_op
     if (!model->planned) return qkv_fail(ctx, QKV_ARGUMENT, "ranks are planned with a planned model");
     if (ranks < 1 || rank < 0 || rank >= ranks || !batch || !context)
         return qkv_fail(ctx, QKV_ARGUMENT, "there is no rank %d of %d, or nothing for it to do", rank, ranks);
-    status = qkv_model_plan(ctx, &model->spec, &learned);
+    status = qkv_model_check_plain(model, "ranks are planned");
+    if (!status) status = qkv_model_plan(ctx, &model->spec, &learned);
     if (status) return status;
     ctx->ranks = (struct qkv_communicator){.rank = rank, .ranks = ranks};
     status = plan_make(&(struct planner){.model = learned,

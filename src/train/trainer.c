@@ -194,5 +194,6 @@ size_t qkv_trainer_bytes(const struct qkv_trainer *trainer) {
     size_t bytes = qkv_optimizer_bytes(t->optimizer) + qkv_pass_bytes(t->pass) + qkv_data_bytes(&t->data);
     bytes += t->sums.arena.peak + t->rank_sums.arena.capacity;
     if (t->validation_pass) bytes += qkv_pass_bytes(t->validation_pass);
+    if (t->model->adapter) bytes += qkv_weights_stored_bytes(qkv_model_base(t->model));
     return bytes + qkv_model_bytes(t->model);
 }
