@@ -26,7 +26,7 @@ static void options_have_the_defaults_of_the_list(void **state) {
         if (!strcmp(name, "data")) assert_string_equal(value, "");
         if (*value && strcmp(name, "data") != 0) assert_ok(ctx, qkv_train_set(ctx, &o, name, value));
     }
-    assert_int_equal(count, 52);
+    assert_int_equal(count, 53);
 }
 
 static void options_are_set_from_text(void **state) {
@@ -91,6 +91,7 @@ static void impossible_options_are_named(void **state) {
         {"beta2", "-0.1", "beta2 is -0.1"},
         {"eps", "0", "eps is 0"},
         {"momentum", "1", "momentum is 1"},
+        {"average", "1", "average is 1"},
         {"weight_decay", "-1", "weight_decay is -1"},
         {"clip", "-1", "clip is -1"},
         {"dropout", "1", "dropout is 1"},

@@ -43,6 +43,9 @@ struct qkv_optimizer_options {
     double beta1, beta2, eps; /* adam, adamw; lion: the betas; muon: of weights that AdamW updates */
     double momentum;          /* sgd; muon */
     double weight_decay;      /* decay of matrices, embeddings included; vectors have none */
+    /* Averages of the weights over the steps: a = d·a + (1 − d)·w after step t, d = min(average, (t − 1)/(t + 9)).
+     * 0: none. */
+    double average;
 };
 /* AdamW with the defaults of a training run: betas 0.9 and 0.99, eps 1e-8, weight decay 0.1. */
 QKV_API void qkv_optimizer_options_init(struct qkv_optimizer_options *options, size_t size);
@@ -63,6 +66,12 @@ QKV_API void qkv_optimizer_free(struct qkv_optimizer *optimizer);
  * over memory sets the gradients to zero, so the caller need not clear them between steps. A step that fails leaves the
  * gradients unchanged. Fails with QKV_ARGUMENT, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale);
+#ifdef QKV_EXPERIMENTAL
+/* Experimental: exchanges the weights and their averages (option average), to evaluate or to save those; a second call
+ * exchanges them back, and both belong between two steps. Called by all ranks. An optimizer without averages is
+ * QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_RANK. */
+QKV_API enum qkv_status qkv_optimizer_exchange(struct qkv_optimizer *optimizer);
+#endif
 
 /* ---- training on a file ---------------------------------------------------------------------------------------------
  * A run trains on one of these: texts (predict the next token, or masked tokens with task mlm), lines, pairs (source to
@@ -188,7 +197,10 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
     X(TEXT, lora, NULL, "trained model",                                                                               \
       "with from: train an adapter (LoRA) and keep the model as it is: rank=16,alpha=32,rslora=true,dropout=0.1,"      \
       "targets=q,v in any order; a target is the last part of a name, here or in the model's family, or all-linear; "  \
-      "the defaults are rank=16, alpha=2*rank, dropout=0, targets=all-linear")
+      "the defaults are rank=16, alpha=2*rank, dropout=0, targets=all-linear")                                         \
+    X(REAL, average, 0, "optimizer",                                                                                   \
+      "decay of averaged weights, 0.999 for example, which are evaluated and saved as the model; the checkpoint also " \
+      "has the latest weights (0: none)")
 #define QKV_TRAIN_FIELD_TEXT(name)  const char *name;
 #define QKV_TRAIN_FIELD_REAL(name)  double name;
 #define QKV_TRAIN_FIELD_COUNT(name) int64_t name;

@@ -274,20 +274,25 @@ struct qkv_step_unpack {
 
 /* ---- training --------------------------------------------------------------------------------------------------- */
 
-/* What optimizers keep of a weight, with its name in checkpoints: X(NAME, name). M, V: a number for each of its own. */
+/* What optimizers keep of a weight, with its name in checkpoints: X(NAME, name). M, V, AVERAGE: a number for each of its
+ * own. */
 #define QKV_MOMENT_LIST(X)                                                                                             \
     X(M, "m")                                                                                                          \
-    X(V, "v")
+    X(V, "v")                                                                                                          \
+    X(AVERAGE, "average")
 #define QKV_MOMENT_ENUM(NAME, name) QKV_MOMENT_##NAME,
 enum qkv_moment { QKV_MOMENT_LIST(QKV_MOMENT_ENUM) QKV_MOMENT_COUNT };
-/* How numbers of a weight change, each by itself: X(name, moments that it reads and writes). */
+/* How numbers of a weight change, each by itself: X(name, moments that it reads and writes). `average` adds the numbers
+ * to their averages, whose decay is `scale`; `exchange` exchanges both. */
 #define QKV_UPDATE_LIST(X)                                                                                             \
     X(adamw, QKV_HAS(M) | QKV_HAS(V))                                                                                  \
     X(adam, QKV_HAS(M) | QKV_HAS(V))                                                                                   \
     X(sgd, QKV_HAS(M))                                                                                                 \
     X(lion, QKV_HAS(M))                                                                                                \
     X(momentum, QKV_HAS(M))                                                                                            \
-    X(descend, 0)
+    X(descend, 0)                                                                                                      \
+    X(average, QKV_HAS(AVERAGE))                                                                                       \
+    X(exchange, QKV_HAS(AVERAGE))
 #define QKV_HAS(moment)                (1U << QKV_MOMENT_##moment)
 #define QKV_UPDATE_ENUM(name, moments) QKV_UPDATE_##name,
 enum qkv_update { QKV_UPDATE_LIST(QKV_UPDATE_ENUM) QKV_UPDATE_COUNT };

@@ -182,11 +182,23 @@ static enum qkv_status share_copy_moments(struct qkv_trainer *t, const struct sh
     return status;
 }
 
+/* Averages of a run that has not begun are the weights. */
+static enum qkv_status share_put_averages(struct qkv_trainer *t, const struct share_file *f) {
+    const struct qkv_weights *w = &t->model->weights;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0, places[QKV_MOMENT_COUNT]; i < w->count && !status; i++) {
+        if (!qkv_optimizer_keeps(t->optimizer, QKV_MOMENT_AVERAGE, i)) continue;
+        share_places(t, i, places);
+        status = share_put(f, w->list[i].data, w->list[i].rows * w->list[i].columns, places[QKV_MOMENT_AVERAGE]);
+    }
+    return status;
+}
+
 enum qkv_status qkv_checkpoint_write_all(struct qkv_trainer *t, const char *temporary, size_t data, const char *from) {
     struct share_file f = {.ctx = t->ctx, .data = data, .path = temporary};
     f.descriptor = open(temporary, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     enum qkv_status status = f.descriptor < 0 ? qkv_fail_file(t->ctx, "write", temporary, errno) : QKV_OK;
     if (!status) status = share_put_weights(t, &f, true);
-    if (!status && from) status = share_copy_moments(t, &f, from);
+    if (!status) status = from ? share_copy_moments(t, &f, from) : share_put_averages(t, &f);
     return share_close(&f, status);
 }

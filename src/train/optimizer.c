@@ -49,6 +49,9 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_o
     if (qkv_optimizer_reads(o->kind, "eps") && !(o->eps >= FLT_MIN && o->eps <= FLT_MAX))
         return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: eps is %s; it must be from 1.2e-38 to 3.4e38",
                         qkv_real_text(shown, o->eps));
+    if (!(o->average >= 0 && o->average < 1))
+        return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: average is %s; it must be at least 0 and less than 1",
+                        qkv_real_text(shown, o->average));
     if (!(o->weight_decay >= 0 && o->weight_decay <= FLT_MAX))
         return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: weight_decay is %s; it must be from 0 to 3.4e38",
                         qkv_real_text(shown, o->weight_decay));
@@ -130,9 +133,21 @@ static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimize
     return status;
 }
 
+/* Averages begin as the weights, which they are of. */
+static enum qkv_status start_averages(struct qkv_context *ctx, struct qkv_optimizer *o) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < o->run_count && o->options.average > 0 && !status; i++) {
+        const struct qkv_moment_run *run = &o->runs[i];
+        status = QKV_STEP(ctx, copy, .to = run->moments[QKV_MOMENT_AVERAGE],
+                          .from = o->model->weights.list[run->weight].data + run->begin,
+                          .bytes = (run->end - run->begin) * sizeof(float));
+    }
+    return status;
+}
+
 static enum qkv_status fill_optimizer(struct qkv_context *ctx, struct qkv_optimizer *o) {
     const struct qkv_weights *weights = &o->model->weights;
-    o->moments = qkv_optimizer_moments_of(o->options.kind, weights);
+    o->moments = qkv_optimizer_moments_of(&o->options, weights);
     o->chosen = weights->chosen;
     o->run_count = cut_runs(weights, NULL);
     o->runs = qkv_allocate(ctx, o->run_count + 1, sizeof *o->runs); /* a rank may own none */
@@ -146,6 +161,7 @@ static enum qkv_status fill_optimizer(struct qkv_context *ctx, struct qkv_optimi
     if (!o->pieces || !o->work) return QKV_MEMORY;
     cut_pieces(o, o->pieces);
     enum qkv_status status = take_moments(ctx, o);
+    if (!status) status = start_averages(ctx, o);
     if (!status) status = qkv_optimizer_room(o->options.kind, weights, &o->scratch_bytes);
     if (status || !o->scratch_bytes) return status;
     return qkv_arena_create_numbers(ctx, &o->scratch, o->scratch_bytes, "optimizer");
@@ -215,8 +231,23 @@ const struct qkv_rank_masters *qkv_optimizer_masters(const struct qkv_optimizer 
     return &optimizer->masters;
 }
 
-/* The pieces that learn, where their numbers are now; `whole`: what comes behind whole gradients. */
-static size_t step_pieces(const struct qkv_optimizer *o, float rate, float scale, bool whole) {
+/* What a pass over the pieces is for. */
+enum step_pass { STEP_UPDATE, STEP_WHOLE, STEP_AVERAGE, STEP_EXCHANGE };
+
+/* The update of a piece in a pass; its scale is that of gradients, or the decay of averages. */
+static void step_choose(const struct qkv_weight *weight, enum step_pass pass, float scale,
+                        struct qkv_optimizer_piece *work) {
+    work->scale = scale;
+    if (pass == STEP_WHOLE) {
+        work->update = QKV_UPDATE_descend;
+        work->scale = qkv_update_whole_scale(weight);
+    }
+    if (pass == STEP_AVERAGE) work->update = QKV_UPDATE_average;
+    if (pass == STEP_EXCHANGE) work->update = QKV_UPDATE_exchange;
+}
+
+/* The pieces that learn, where their numbers are now. */
+static size_t step_pieces(const struct qkv_optimizer *o, float rate, float scale, enum step_pass pass) {
     size_t count = 0;
     for (size_t i = 0; i < o->piece_count; i++) {
         const struct piece *piece = &o->pieces[i];
@@ -224,15 +255,15 @@ static size_t step_pieces(const struct qkv_optimizer *o, float rate, float scale
         const struct qkv_weight *weight = &o->model->weights.list[run->weight];
         const size_t begin = piece->begin, own = begin - run->begin;
         const enum qkv_update update = qkv_optimizer_update(o->options.kind, weight);
-        if (!weight->trainable || (whole && !qkv_update_whole(update))) continue;
+        if (!weight->trainable || (pass == STEP_WHOLE && !qkv_update_whole(update))) continue;
         struct qkv_optimizer_piece *work = &o->work[count++];
         *work = (struct qkv_optimizer_piece){.weight = run->master ? run->master + own : weight->data + begin,
-                                             .gradient = weight->gradient + begin,
+                                             .gradient = weight->gradient ? weight->gradient + begin : NULL,
                                              .count = piece->end - begin,
-                                             .update = whole ? QKV_UPDATE_descend : update,
-                                             .scale = whole ? qkv_update_whole_scale(weight) : scale,
+                                             .update = update,
                                              .rate = rate * weight->rate,
                                              .decay = weight->decays ? (float)o->options.weight_decay : 0};
+        step_choose(weight, pass, scale, work);
         for (int k = 0; k < QKV_MOMENT_COUNT; k++) work->moments[k] = run->moments[k] ? run->moments[k] + own : NULL;
     }
     return count;
@@ -249,8 +280,16 @@ static enum qkv_status step_whole(struct qkv_optimizer *o, struct qkv_step_optim
             status = QKV_STEP(weights->ctx, orthogonalise, .x = w->gradient, .rows = w->rows, .columns = w->columns,
                               .scratch = &o->scratch);
     }
-    call->count = step_pieces(o, rate, 1, true);
+    call->count = step_pieces(o, rate, 1, STEP_WHOLE);
     return status ? status : weights->ctx->backend->steps[QKV_STEP_optimize](weights->ctx, call);
+}
+
+static enum qkv_status step_average(struct qkv_optimizer *o, struct qkv_step_optimize *call) {
+    struct qkv_context *ctx = o->model->ctx;
+    const double t = (double)o->steps;
+    if (!(o->options.average > 0)) return QKV_OK;
+    call->count = step_pieces(o, 0, (float)qkv_fmin(o->options.average, (t - 1) / (t + 9)), STEP_AVERAGE);
+    return ctx->backend->steps[QKV_STEP_optimize](ctx, call);
 }
 
 enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale) {
@@ -285,7 +324,7 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
     double t = (double)++optimizer->steps;
     const struct qkv_optimizer_options *p = &optimizer->options;
     struct qkv_step_optimize call = {.pieces = optimizer->work,
-                                     .count = step_pieces(optimizer, (float)rate, (float)gradient_scale, false),
+                                     .count = step_pieces(optimizer, (float)rate, (float)gradient_scale, STEP_UPDATE),
                                      .beta1 = (float)p->beta1,
                                      .beta2 = (float)p->beta2,
                                      .eps = (float)p->eps,
@@ -294,12 +333,36 @@ enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate,
                                      .correction2 = (float)(1 - qkv_pow(p->beta2, t))};
     status = ctx->backend->steps[QKV_STEP_optimize](ctx, &call);
     if (!status) status = step_whole(optimizer, &call, (float)rate);
+    if (!status) status = step_average(optimizer, &call);
     if (!status) status = qkv_rank_spread_weights(optimizer->model, &optimizer->masters);
     for (size_t i = 0; i < weights->count; i++)
         if (weights->list[i].trainable) qkv_weight_changed(weights, i);
     optimizer->model->dirty = false;
     return status;
 }
+
+/* ---- averages ---------------------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_optimizer_average(struct qkv_optimizer *o) {
+    struct qkv_weights *weights = &o->model->weights;
+    if (!(o->options.average > 0)) return QKV_OK;
+    const struct qkv_step_optimize call = {.pieces = o->work, .count = step_pieces(o, 0, 0, STEP_EXCHANGE)};
+    enum qkv_status status = weights->ctx->backend->steps[QKV_STEP_optimize](weights->ctx, &call);
+    if (!status) status = qkv_rank_spread_weights(o->model, &o->masters);
+    for (size_t i = 0; i < weights->count; i++)
+        if (weights->list[i].trainable) qkv_weight_changed(weights, i);
+    return status;
+}
+
+enum qkv_status qkv_optimizer_exchange(struct qkv_optimizer *optimizer) {
+    QKV_CALL(optimizer ? qkv_model_context(optimizer->model) : NULL);
+    QKV_NEED(qkv_call, optimizer);
+    enum qkv_status status = qkv_model_check_alive(optimizer->model);
+    if (status || optimizer->options.average > 0) return status ? status : qkv_optimizer_average(optimizer);
+    return qkv_fail(qkv_call, QKV_ARGUMENT, "optimizer: it has no averages; make one with option average");
+}
+
+/* ---- looking at it ----------------------------------------------------------------------------------------------- */
 
 uint64_t qkv_optimizer_steps(const struct qkv_optimizer *optimizer) {
     return optimizer->steps;
@@ -329,7 +392,7 @@ bool qkv_optimizer_learns(const struct qkv_optimizer *optimizer, size_t i) {
 }
 
 bool qkv_optimizer_keeps(const struct qkv_optimizer *optimizer, enum qkv_moment k, size_t i) {
-    return optimizer->learns[i] && qkv_optimizer_has(optimizer->options.kind, k, &optimizer->model->weights.list[i]);
+    return optimizer->learns[i] && qkv_optimizer_has(&optimizer->options, k, &optimizer->model->weights.list[i]);
 }
 
 size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer) {

@@ -71,20 +71,21 @@ bool qkv_optimizer_whole(enum qkv_optimizer_kind kind) {
     return qkv_update_whole(kinds[kind].blocks);
 }
 
-bool qkv_optimizer_has(enum qkv_optimizer_kind kind, enum qkv_moment k, const struct qkv_weight *weight) {
-    return update_moments[qkv_optimizer_update(kind, weight)] >> k & 1;
+bool qkv_optimizer_has(const struct qkv_optimizer_options *options, enum qkv_moment k,
+                       const struct qkv_weight *weight) {
+    if (k == QKV_MOMENT_AVERAGE) return options->average > 0;
+    return update_moments[qkv_optimizer_update(options->kind, weight)] >> k & 1;
 }
 
 static size_t kinds_count(const void *user, const struct qkv_weight *weight) {
-    const enum qkv_optimizer_kind *kind = user;
     size_t count = 0;
-    for (int k = 0; k < QKV_MOMENT_COUNT; k++) count += qkv_optimizer_has(*kind, (enum qkv_moment)k, weight);
+    for (int k = 0; k < QKV_MOMENT_COUNT; k++) count += qkv_optimizer_has(user, (enum qkv_moment)k, weight);
     return count;
 }
 
-size_t qkv_optimizer_moments_of(enum qkv_optimizer_kind kind, const struct qkv_weights *w) {
+size_t qkv_optimizer_moments_of(const struct qkv_optimizer_options *options, const struct qkv_weights *w) {
     size_t most = 0;
-    for (size_t i = 0; i < w->count; i++) most = qkv_max(most, kinds_count(&kind, &w->list[i]));
+    for (size_t i = 0; i < w->count; i++) most = qkv_max(most, kinds_count(options, &w->list[i]));
     return most;
 }
 
@@ -111,9 +112,9 @@ enum qkv_status qkv_optimizer_room(enum qkv_optimizer_kind kind, const struct qk
     return status;
 }
 
-enum qkv_status qkv_optimizer_plan(enum qkv_optimizer_kind kind, const struct qkv_model *model, int rank,
+enum qkv_status qkv_optimizer_plan(const struct qkv_optimizer_options *options, const struct qkv_model *model, int rank,
                                    size_t *bytes) {
-    const enum qkv_status status = qkv_optimizer_room(kind, &model->weights, bytes);
-    *bytes += qkv_rank_moment_bytes(model, rank, kinds_count, &kind);
+    const enum qkv_status status = qkv_optimizer_room(options->kind, &model->weights, bytes);
+    *bytes += qkv_rank_moment_bytes(model, rank, kinds_count, options);
     return status;
 }

@@ -63,7 +63,8 @@ static enum qkv_status plan_memory(const struct planner *p, struct qkv_rank_plan
     plan->weight_bytes = before - qkv_rank_choose_divided(m);
     plan->gradient_bytes = qkv_model_bytes(m) - before + sums;
     plan->master_bytes = qkv_rank_master_bytes(m, p->rank, &messages);
-    status = qkv_optimizer_plan(qkv_train_optimizer(p->options), m, p->rank, &plan->optimizer_bytes);
+    const struct qkv_optimizer_options optimizer = qkv_train_optimizer_options(p->options);
+    status = qkv_optimizer_plan(&optimizer, m, p->rank, &plan->optimizer_bytes);
     if (!status) status = qkv_rank_sums_bytes(m, p->options, p->batch, qkv_parts_later_all(m), &plan->buffer_bytes);
     plan->buffer_bytes += messages;
     return status;
