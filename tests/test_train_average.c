@@ -28,7 +28,8 @@ static struct qkv_trainer *average_run(struct qkv_context *ctx, const char *fold
 }
 
 /* The numbers of a tensor of a run's file, a heap array. */
-static float *numbers_of(struct qkv_context *ctx, const char *folder, const char *file, const char *name, size_t *count) {
+static float *numbers_of(struct qkv_context *ctx, const char *folder, const char *file, const char *name,
+                         size_t *count) {
     struct qkv_tensors *tensors;
     char path[2048];
     snprintf(path, sizeof path, "%s/%s", folder, file);
@@ -243,8 +244,10 @@ static void plans_count_averages(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(averages_follow_the_formula),      cmocka_unit_test(the_model_of_a_run_is_the_average),
-        cmocka_unit_test(exchanging_twice_changes_nothing), cmocka_unit_test(ranks_and_cuts_change_no_bit),
+        cmocka_unit_test(averages_follow_the_formula),
+        cmocka_unit_test(the_model_of_a_run_is_the_average),
+        cmocka_unit_test(exchanging_twice_changes_nothing),
+        cmocka_unit_test(ranks_and_cuts_change_no_bit),
         cmocka_unit_test(plans_count_averages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,7 +103,7 @@ static void impossible_options_are_named(void **state) {
         {"eval_batches", "-1", "eval_batches is -1"},
         {"save_every", "-1", "save_every is -1"},
         {"keep", "0", "keep is 0"},
-        {"optimizer", "adm", "optimizer is \"adm\"; it must be adamw, adam, sgd, lion or muon"},
+        {"optimizer", "adm", "optimizer is \"adm\"; it must be adamw, adam, sgd, lion, muon or adafactor"},
         {"schedule", "cos", "schedule is \"cos\"; it must be cosine, linear, constant, inverse_sqrt or wsd"},
         {"data", "", "data has an empty name in it"},
     };

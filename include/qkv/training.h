@@ -16,7 +16,8 @@ extern "C" {
     X(ADAM, "adam", "Adam with weight decay as L2 (Kingma & Ba 2015)")                                                 \
     X(SGD, "sgd", "gradient descent with momentum")                                                                    \
     X(LION, "lion", "the sign of a moment with decoupled weight decay (Chen et al. 2023)")                             \
-    X(MUON, "muon", "orthogonal steps of the matrices of blocks (Jordan et al. 2024), AdamW of other weights")
+    X(MUON, "muon", "orthogonal steps of the matrices of blocks (Jordan et al. 2024), AdamW of other weights")         \
+    X(ADAFACTOR, "adafactor", "moments of squares by rows and columns alone (Shazeer & Stern 2018)")
 /* The list grows at its end. */
 #define QKV_SCHEDULE_LIST(X)                                                                                           \
     X(COSINE, "cosine", "half a cosine from rate to min_rate")                                                         \
@@ -40,9 +41,11 @@ enum qkv_extend { QKV_EXTEND_LIST(QKV_EXTEND_ENUM) };
 struct qkv_optimizer_options {
     size_t size; /* sizeof(struct qkv_optimizer_options), set by qkv_optimizer_defaults */
     enum qkv_optimizer_kind kind;
-    double beta1, beta2, eps; /* adam, adamw; lion: the betas; muon: of weights that AdamW updates */
-    double momentum;          /* sgd; muon */
-    double weight_decay;      /* decay of matrices, embeddings included; vectors have none */
+    /* adam, adamw; lion: the betas; muon: of weights that AdamW updates; adafactor: eps, the least root of the second
+     * moment */
+    double beta1, beta2, eps;
+    double momentum;     /* sgd; muon */
+    double weight_decay; /* decay of matrices, embeddings included; vectors have none */
     /* Averages of the weights over the steps: a = d·a + (1 − d)·w after step t, d = min(average, (t − 1)/(t + 9)).
      * 0: none. */
     double average;
@@ -167,7 +170,7 @@ QKV_API enum qkv_status qkv_optimizer_exchange(struct qkv_optimizer *optimizer);
       "save only the input of each block for backward, and compute the block again there: the same losses, less "      \
       "memory")                                                                                                        \
     X(COUNT, context, 0, "model", "positions of a sequence (0: as the spec)")                                          \
-    X(TEXT, optimizer, "adamw", "optimizer", "optimizer: adamw, adam, sgd, lion or muon")                              \
+    X(TEXT, optimizer, "adamw", "optimizer", "optimizer: adamw, adam, sgd, lion, muon or adafactor")                   \
     X(REAL, rate, 1e-3, "optimizer", "learning rate")                                                                  \
     X(REAL, min_rate, -1, "optimizer", "learning rate at the end of the schedule (-1: a tenth of rate)")               \
     X(COUNT, warmup, 100, "optimizer", "steps in which the learning rate rises from 0")                                \
@@ -468,8 +471,8 @@ QKV_API enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t t
 QKV_API struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer);
 /* The options of the run, with adjusted defaults. Owned by the trainer. */
 QKV_API const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *trainer);
-/* Bytes of weights, optimizer, one step, and the lines of the training data. Weights that an adapter leaves in their file
- * are included. */
+/* Bytes of weights, optimizer, one step, and the lines of the training data. Weights that an adapter leaves in their
+ * file are included. */
 QKV_API size_t qkv_trainer_bytes(const struct qkv_trainer *trainer);
 /* The number of tokens of the training data; *valid (may be NULL) gets that of the validation data. */
 QKV_API size_t qkv_trainer_tokens(const struct qkv_trainer *trainer, size_t *valid);

@@ -37,6 +37,12 @@ static void optimize_momentum(const struct qkv_kernels *kernels, const struct qk
     kernels->momentum(p->moments[QKV_MOMENT_M], p->gradient, p->scale, s->momentum, p->count);
 }
 
+static void optimize_factored(const struct qkv_kernels *kernels, const struct qkv_step_optimize *s,
+                              const struct qkv_optimizer_piece *p) {
+    (void)s;
+    kernels->scale(p->gradient, false, p->gradient, p->scale, p->count);
+}
+
 static void optimize_descend(const struct qkv_kernels *kernels, const struct qkv_step_optimize *s,
                              const struct qkv_optimizer_piece *p) {
     (void)s;

@@ -170,6 +170,7 @@ static enum qkv_status plan_traffic(const struct planner *p, struct qkv_rank_pla
         plan_bucket_gradients(&t, b, plan);
     /* What gradients became, and what came of the step; each to rank 0 and back. */
     plan->small_messages = 2 * (2 + plan_expert_layers(&m->spec.encoder) + plan_expert_layers(&m->spec.decoder));
+    if (qkv_train_optimizer(p->options) == QKV_OPTIMIZER_ADAFACTOR) plan->small_messages += 2; /* squares of weights */
     free(rounds);
     return QKV_OK;
 }

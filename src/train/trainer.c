@@ -93,7 +93,8 @@ enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {
 /* What comes behind an update: evaluation, the line of the log, the checkpoint. */
 static enum qkv_status trainer_conclude(struct qkv_trainer *t) {
     enum qkv_status status = QKV_OK;
-    if (qkv_train_validates(&t->options) && falls_due(t, t->options.eval_every)) status = trainer_with_average(t, trainer_evaluate);
+    if (qkv_train_validates(&t->options) && falls_due(t, t->options.eval_every))
+        status = trainer_with_average(t, trainer_evaluate);
     if (!status && trainer_leads(t)) status = write_line(t);
     status = qkv_rank_agree(t->ctx, status);
     if (status) return status;
