@@ -454,9 +454,9 @@ static int eval_load(struct qkv_context *ctx, const struct arguments *a, const c
                      struct qkv_model **other) {
     struct qkv_opening *first = NULL, *second = NULL;
     int code = cli_open_model(&a->common, ctx, folder, &first);
-    if (code == CLI_DONE && a->against) code = cli_open_model(&a->common, ctx, a->against, &second);
     struct cli_common plain = a->common; /* the adapter is the first one's */
     plain.adapter = NULL;
+    if (code == CLI_DONE && a->against) code = cli_open_model(&plain, ctx, a->against, &second);
     if (code == CLI_DONE)
         code = eval_fill(ctx, a, &a->common, folder, first, second ? qkv_opening_plan(second) : NULL, model);
     if (code == CLI_DONE && second) code = eval_fill(ctx, a, &plain, a->against, second, *model, other);

@@ -159,10 +159,10 @@ static int export_run(const void *values, const char *const *words, size_t count
     if (!code && export_to(a, "gguf") && qkv_gguf_options_check(ctx, &options_of_file)) code = cli_misused(ctx);
     const struct qkv_use_options use = {.size = sizeof use,
                                         .use = export_to(a, "huggingface") ? QKV_USE_PUBLISH : QKV_USE_EXPORT};
-    if (!code && (qkv_model_open(ctx, words[0], NULL, &opening) || qkv_opening_check_use(opening, &use) ||
-                  qkv_model_fill(opening, &model)))
-        code = cli_broken(ctx);
-    if (!code && a->common.adapter && (qkv_adapter_load(model, a->common.adapter) || qkv_adapter_merge(model)))
+    struct qkv_model_open_options opens = qkv_model_open_defaults();
+    opens.adapter = common.adapter;
+    if (!code && (qkv_model_open(ctx, words[0], &opens, &opening) || qkv_opening_check_use(opening, &use) ||
+                  qkv_model_fill(opening, &model) || (common.adapter && qkv_adapter_merge(model))))
         code = cli_broken(ctx);
     qkv_opening_free(opening);
     if (!code && export_to(a, "gguf"))

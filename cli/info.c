@@ -12,6 +12,7 @@ struct arguments {
     struct cli_texts set;
     int64_t batch, context, prefix, continuations, ranks, groups;
     double network;
+    const char *lora;
     bool json;
     struct cli_common common;
 };
@@ -45,20 +46,28 @@ static const struct cli_option options[] = {
     {CLI_ABOVE, 0, "network", "GBIT", offsetof(struct arguments, network),
      .help = "with --ranks: gigabits a second that a rank sends and receives, for the time of a step", .high = 1000000,
      .subject = "ranks"},
+    {CLI_TEXT, 0, "lora", "SETTINGS", offsetof(struct arguments, lora),
+     .help = "adapter of these settings (--lora of train), for the memory to train it", .before = "none",
+     .subject = "costs"},
     CLI_COMMON(struct arguments),
     CLI_PRECISION(struct arguments),
     CLI_CACHE(struct arguments),
+    CLI_ADAPTER(struct arguments),
     {CLI_FLAG, 0, "json", NULL, offsetof(struct arguments, json), .help = "print the results as JSON",
      .subject = "output"},
 };
 
 CLI_CONDITION(has_one_rank, struct arguments, !a->ranks)
 
+CLI_CONDITION(has_ranks, struct arguments, a->ranks)
+CLI_CONDITION(has_adapter, struct arguments, a->common.adapter)
 CLI_CONDITION(has_no_continuations, struct arguments, !a->continuations)
 CLI_CONDITION(has_no_prefix, struct arguments, !a->prefix)
 
 static const struct cli_rule rules[] = {
     {"groups network", has_one_rank, "it is for --ranks; add that"},
+    {"lora adapter", has_ranks, "plans of ranks (--ranks) have no adapters; leave one of them out"},
+    {"lora", has_adapter, "the model gets the adapter that --adapter names; leave one of them out"},
     {"prefix", has_no_continuations, "it is for --continuations; add that"},
     {"continuations", has_no_prefix, "it needs --prefix N, the positions that the continuations share"}};
 
@@ -376,7 +385,11 @@ static enum qkv_status info_plan(struct qkv_context *ctx, const struct arguments
     char *folder = model && !a->set.count ? cli_model_folder(model, &checkpoint) : NULL;
     const bool stored = folder && (checkpoint || qkv_folder_has_weights(folder));
     free(folder);
-    return stored ? qkv_model_plan_load(ctx, model, &s->plan) : qkv_model_plan(ctx, &s->spec, &s->plan);
+    enum qkv_status status =
+        stored ? qkv_model_plan_load(ctx, model, &s->plan) : qkv_model_plan(ctx, &s->spec, &s->plan);
+    if (!status && a->common.adapter) status = qkv_adapter_load(s->plan, a->common.adapter);
+    if (!status && a->lora) status = qkv_adapter_create(s->plan, a->lora, 0);
+    return status;
 }
 
 /* Reads the spec of a folder, and the state of its run unless one checkpoint is named. */

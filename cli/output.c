@@ -250,7 +250,6 @@ char *cli_model_folder(const char *path, const char **checkpoint) {
 int cli_load_opened(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
                     struct qkv_opening *opening, struct qkv_model **model) {
     if (qkv_model_fill(opening, model)) return cli_broken(ctx);
-    if (common->adapter && qkv_adapter_load(*model, common->adapter)) return cli_broken(ctx);
     if (qkv_model_own_precision(*model) != QKV_FP32) cli_say_emulated(ctx, cli_asks_record(common) ? folder : NULL);
     if (qkv_model_warning(*model)) cli_say("warning: %s", qkv_model_warning(*model));
     if (qkv_model_mapped(*model) && !common->map)
@@ -267,6 +266,7 @@ enum qkv_status cli_open_with(const struct cli_common *common, struct qkv_contex
     struct qkv_model_open_options options = qkv_model_open_defaults();
     options.cache = common->cache;
     options.map = common->map;
+    options.adapter = common->adapter;
     return qkv_model_open(ctx, folder, &options, opening);
 }
 

@@ -88,7 +88,7 @@ static void what_is_no_axis_is_refused(void **state) {
         {"kv=mha,mha", "the value mha twice"},
         {"warmup=soon", "warmup is \"soon\"; it must be a whole number"},
         {"precision=fp8", "it must be fp32, bf16 or auto"},
-        {"optimizer=lyon", "it must be adamw, adam, sgd, lion or muon"},
+        {"optimizer=lyon", "it must be adamw, adam, sgd, lion, muon or adafactor"},
         {"beta2=1.5", "beta2 is 1.5"},
     };
     struct qkv_context *ctx = make_context();

@@ -274,6 +274,66 @@ static void precision_and_cache_are_the_models_own(void **state) {
     qkv_context_free(other);
 }
 
+/* The plan of an opening has the adapter, and what it needs is what the filled model takes. */
+static void plans_of_an_opening_have_its_adapter(void **state) {
+    (void)state;
+    struct qkv_context *ctx = begin();
+    const char *folder = make_folder(ctx, "adapted", NULL);
+    struct qkv_model_open_options options = qkv_model_open_defaults();
+    struct qkv_needs plain, needs;
+    struct qkv_model *model;
+    char adapter[1024];
+    snprintf(adapter, sizeof adapter, "%s", test_path("adapter"));
+    options.adapter = adapter;
+    struct qkv_opening *opening = NULL;
+    assert_status(ctx, qkv_model_open(ctx, folder, &options, &opening), QKV_FILE);
+    assert_message(ctx, "adapter_config.json");
+    assert_ok(ctx, qkv_model_load(ctx, folder, &model));
+    assert_ok(ctx, qkv_adapter_create(model, "rank=5,targets=q", 3));
+    assert_ok(ctx, qkv_adapter_save(model, folder, adapter));
+    qkv_model_free(model);
+    opening = open_at(ctx, folder);
+    assert_ok(ctx, qkv_opening_needs(opening, NULL, &plain));
+    qkv_opening_free(opening);
+    assert_ok(ctx, qkv_model_open(ctx, folder, &options, &opening));
+    memset(adapter, 0, sizeof adapter); /* the opening has a copy */
+    assert_ok(ctx, qkv_opening_needs(opening, NULL, &needs));
+    assert_true(needs.model >= plain.model + 2 * 2 * 5 * 64 * sizeof(float) && needs.session >= plain.session);
+    assert_int_equal(needs.read, plain.read);
+    assert_int_equal(qkv_model_parameters(qkv_opening_plan(opening)), 2 * 2);
+    assert_ok(ctx, qkv_opening_check(opening));
+    assert_int_equal(qkv_model_parameters(qkv_opening_plan(opening)), 2 * 2);
+    assert_ok(ctx, qkv_model_fill(opening, &model));
+    assert_int_equal(qkv_model_bytes(model), needs.model);
+    assert_int_equal(qkv_model_parameters(model), 2 * 2);
+    assert_ok(ctx, qkv_adapter_remove(model));
+    qkv_opening_free(opening);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+/* A planned adapter is measured, not merged or saved. */
+static void planned_adapters_are_measured(void **state) {
+    (void)state;
+    struct qkv_context *ctx = begin();
+    const char *folder = make_folder(ctx, "planned", NULL);
+    struct qkv_model *plan;
+    struct qkv_costs plain, costs;
+    assert_ok(ctx, qkv_model_plan_load(ctx, folder, &plan));
+    assert_ok(ctx, qkv_model_costs(plan, 1, 8, &plain));
+    qkv_model_free(plan);
+    assert_ok(ctx, qkv_model_plan_load(ctx, folder, &plan));
+    assert_ok(ctx, qkv_adapter_create(plan, "rank=5,targets=q", 0));
+    assert_ok(ctx, qkv_model_costs(plan, 1, 8, &costs));
+    assert_int_equal(costs.parameters, plain.parameters + 2 * 2 * 5 * 64);
+    assert_true(costs.train_bytes < plain.train_bytes && costs.run_bytes > plain.run_bytes);
+    assert_status(ctx, qkv_adapter_merge(plan), QKV_ARGUMENT);
+    assert_message(ctx, "a planned model has no weights");
+    assert_status(ctx, qkv_adapter_save(plan, NULL, "nowhere"), QKV_ARGUMENT);
+    qkv_model_free(plan);
+    qkv_context_free(ctx);
+}
+
 /* Options of an opening are those of a context, for one model. */
 static void digests_are_ignored_where_the_opening_says_so(void **state) {
     (void)state;
@@ -309,6 +369,8 @@ int main(void) {
         cmocka_unit_test(what_is_missing_is_said_before_anything_is_taken),
         cmocka_unit_test(an_opening_is_filled_once),
         cmocka_unit_test(precision_and_cache_are_the_models_own),
+        cmocka_unit_test(plans_of_an_opening_have_its_adapter),
+        cmocka_unit_test(planned_adapters_are_measured),
         cmocka_unit_test(digests_are_ignored_where_the_opening_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -202,6 +202,35 @@ static void step_muon(struct element *e, double *g, const struct qkv_optimizer_o
     free(x);
 }
 
+/* A step of Adafactor (Shazeer & Stern 2018) for a matrix, or a vector of one row, with the gradient of each number. The
+ * moments of rows are in m of the first R elements, those of columns in v of the first C. */
+static void step_adafactor(struct element *e, const double *g, const struct qkv_optimizer_options *o, bool matrix,
+                           size_t R, size_t C, double decay, int t) {
+    const double rate = 0.01, share = pow(t, -0.8), steady = rate < 1 / sqrt(t) ? rate : 1 / sqrt(t);
+    double *u = calloc(R * C, sizeof *u), weight = 0, mean = 0, change = 0;
+    for (size_t r = 0; r < R && matrix; r++) {
+        double sum = 0;
+        for (size_t c = 0; c < C; c++) sum += g[r * C + c] * g[r * C + c] / (double)C;
+        e[r].m += share * (sum - e[r].m);
+        mean += e[r].m / (double)R;
+    }
+    for (size_t c = 0; c < C && matrix; c++) {
+        double sum = 0;
+        for (size_t r = 0; r < R; r++) sum += g[r * C + c] * g[r * C + c] / (double)R;
+        e[c].v += share * (sum - e[c].v);
+    }
+    for (size_t i = 0; i < R * C; i++) {
+        if (!matrix) e[i].v += share * (g[i] * g[i] - e[i].v);
+        const double root = sqrt(matrix ? e[i / C].m * e[i % C].v / mean : e[i].v);
+        u[i] = g[i] / (root > o->eps ? root : o->eps);
+        change += u[i] * u[i] / (double)(R * C);
+        weight += e[i].w * e[i].w / (double)(R * C);
+    }
+    const double size = sqrt(weight) > 1e-3 ? sqrt(weight) : 1e-3, clip = change > 1 ? sqrt(change) : 1;
+    for (size_t i = 0; i < R * C; i++) e[i].w -= rate * decay * e[i].w + size * steady * u[i] / clip;
+    free(u);
+}
+
 static bool is_of_muon(const struct qkv_array *array) {
     return strstr(array->name, ".layers.") && array->rank == 2 && !strstr(array->name, "bias");
 }
@@ -236,7 +265,11 @@ static void every_parameter_follows_the_formula(void **state) {
                 double *scaled = calloc(elements(&b, i), sizeof *scaled);
                 for (size_t j = 0; j < elements(&b, i); j++) scaled[j] = 0.5 * (double)g[j];
                 if (whole) step_muon(history[i], scaled, &options, array->shape[0], array->shape[1]);
-                for (size_t j = 0; j < elements(&b, i) && !whole; j++)
+                const bool factored = kind == QKV_OPTIMIZER_ADAFACTOR, matrix = array->rank >= 2;
+                if (factored)
+                    step_adafactor(history[i], scaled, &options, matrix, matrix ? array->shape[0] : 1,
+                                   array->shape[matrix], decay, t);
+                for (size_t j = 0; j < elements(&b, i) && !whole && !factored; j++)
                     step_element(&history[i][j], &options, decay, scaled[j], t);
                 free(scaled);
             }

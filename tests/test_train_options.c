@@ -26,7 +26,7 @@ static void options_have_the_defaults_of_the_list(void **state) {
         if (!strcmp(name, "data")) assert_string_equal(value, "");
         if (*value && strcmp(name, "data") != 0) assert_ok(ctx, qkv_train_set(ctx, &o, name, value));
     }
-    assert_int_equal(count, 60);
+    assert_int_equal(count, 64);
 }
 
 static void options_are_set_from_text(void **state) {
@@ -91,6 +91,7 @@ static void impossible_options_are_named(void **state) {
         {"beta2", "-0.1", "beta2 is -0.1"},
         {"eps", "0", "eps is 0"},
         {"momentum", "1", "momentum is 1"},
+        {"average", "1", "average is 1"},
         {"weight_decay", "-1", "weight_decay is -1"},
         {"clip", "-1", "clip is -1"},
         {"dropout", "1", "dropout is 1"},
@@ -102,7 +103,7 @@ static void impossible_options_are_named(void **state) {
         {"eval_batches", "-1", "eval_batches is -1"},
         {"save_every", "-1", "save_every is -1"},
         {"keep", "0", "keep is 0"},
-        {"optimizer", "adm", "optimizer is \"adm\"; it must be adamw, adam, sgd, lion or muon"},
+        {"optimizer", "adm", "optimizer is \"adm\"; it must be adamw, adam, sgd, lion, muon or adafactor"},
         {"schedule", "cos", "schedule is \"cos\"; it must be cosine, linear, constant, inverse_sqrt or wsd"},
         {"data", "", "data has an empty name in it"},
     };

@@ -399,7 +399,9 @@ static struct rank_case random_case(struct qkv_random *random, size_t number) {
         CHOOSE(&options, "", "", "accumulate=2", "accumulate=3");
     CHOOSE(&options, "", "groups=4", "groups=5", "groups=7", "groups=16");
     CHOOSE(&options, "precision=fp32", "precision=bf16");
-    CHOOSE(&options, "", "", "optimizer=sgd", "optimizer=adam", "optimizer=lion", "optimizer=muon");
+    CHOOSE(&options, "", "", "optimizer=sgd", "optimizer=adam", "optimizer=lion", "optimizer=muon",
+           "optimizer=adafactor");
+    CHOOSE(&options, "", "", "average=0.9");
     CHOOSE(&options, "", "", "freeze=*embed*", "freeze=*ffn*", "rates=*attn*=0.5");
     CHOOSE(&options, "", "", "checkpoint_activations=true", "clip=0.1");
     if (text || lines) CHOOSE(&options, "", "label_smoothing=0.1");

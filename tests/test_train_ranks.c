@@ -2,12 +2,12 @@
  * weights and moments of one. */
 #include "rank_fixture.h"
 
-enum { FORMS = 7, EXPERTS = 4, MUON = 5, MUON_EXPERTS = 6 };
+enum { FORMS = 8, EXPERTS = 4, MUON = 5, MUON_EXPERTS = 6, ADAFACTOR = 7 };
 
-static const int64_t form_groups[FORMS] = {8, 5, 4, 4, 7, 5, 7};
+static const int64_t form_groups[FORMS] = {8, 5, 4, 4, 7, 5, 7, 4};
 
-/* Tables used twice, layers that share weights, experts whose corrections move, frozen weights, and an optimizer that
- * needs whole gradients. */
+/* Tables used twice, layers that share weights, experts whose corrections move, frozen weights, and optimizers that
+ * need whole gradients. */
 static struct run make_run(struct qkv_context *ctx, size_t chosen, bool bf16, int64_t groups, struct qkv_spec *spec) {
     static const char *const settings[EXPERTS][6] = {
         {NULL},
@@ -15,8 +15,8 @@ static struct run make_run(struct qkv_context *ctx, size_t chosen, bool bf16, in
         {"tie=head", "decoder.layers=3", "decoder.share=1", "decoder.ffn.kind=swiglu"},
         {"decoder.norm.placement=sandwich", "position.kind=alibi", "d_model=160", "decoder.attention.heads=4"}};
     struct run run = {.spec = spec, .options = fixture_options(ctx), .until = 3};
-    const size_t form = chosen == MUON ? 1 : chosen == MUON_EXPERTS ? EXPERTS : chosen;
-    if (chosen != form) run.options.optimizer = "muon";
+    const size_t form = chosen == MUON ? 1 : chosen == MUON_EXPERTS ? EXPERTS : chosen == ADAFACTOR ? 3 : chosen;
+    if (chosen != form) run.options.optimizer = chosen == ADAFACTOR ? "adafactor" : "muon";
     static const char experts[] =
         "{\"format\":\"qkv\",\"version\":2,\"d_model\":32,\"context\":16,\"embed\":{\"position\":{\"kind\":\"learned\"}"
         "},"
@@ -55,9 +55,9 @@ static void any_number_of_ranks_makes_the_bits_of_one(void **state) {
 static void another_number_of_ranks_goes_on(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
-    for (int form = 0; form < 2; form++) {
+    for (int form = 0; form < 3; form++) {
         OWNED_SPEC struct qkv_spec spec = {0};
-        struct run run = make_run(ctx, form ? MUON : 2, form, 4, &spec);
+        struct run run = make_run(ctx, form ? form == 1 ? MUON : ADAFACTOR : 2, form == 1, 4, &spec);
         make_run_of_one(&run, "several");
         for (int64_t step = 1; step <= 4; step++) {
             run.until = step;

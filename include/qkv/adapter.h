@@ -24,8 +24,9 @@ extern "C" {
  *   targets=NAME,…   the weights: by the last parts of their names, here or in the model's family ("q", "attn.q",
  *                    "q_proj"); all-linear: all matrices of attention and feed-forward layers (default)
  * Experts, embeddings and heads have no adapters. A is drawn as torch draws new linear layers, from `seed`. The model
- * must have no adapter, no shares, and nothing that uses it: passes, sessions, optimizers. Fails with QKV_ARGUMENT,
- * QKV_MEMORY, QKV_SPEC. */
+ * must have no adapter, no shares, and nothing that uses it: passes, sessions, optimizers. A planned model gets a
+ * planned adapter, for qkv_model_costs and other calls that take a plan. Fails with QKV_ARGUMENT, QKV_MEMORY,
+ * QKV_SPEC. */
 QKV_API enum qkv_status qkv_adapter_create(struct qkv_model *model, const char *settings, uint64_t seed);
 /* Reads an adapter from a folder, one of qkv or of PEFT, and gives it to the model, as qkv_adapter_create does. An
  * adapter that computes something else (DoRA, biases, modules that are saved whole), that is for other shapes, or that

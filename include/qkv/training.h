@@ -16,7 +16,8 @@ extern "C" {
     X(ADAM, "adam", "Adam with weight decay as L2 (Kingma & Ba 2015)")                                                 \
     X(SGD, "sgd", "gradient descent with momentum")                                                                    \
     X(LION, "lion", "the sign of a moment with decoupled weight decay (Chen et al. 2023)")                             \
-    X(MUON, "muon", "orthogonal steps of the matrices of blocks (Jordan et al. 2024), AdamW of other weights")
+    X(MUON, "muon", "orthogonal steps of the matrices of blocks (Jordan et al. 2024), AdamW of other weights")         \
+    X(ADAFACTOR, "adafactor", "moments of squares by rows and columns alone (Shazeer & Stern 2018)")
 /* The list grows at its end. */
 #define QKV_SCHEDULE_LIST(X)                                                                                           \
     X(COSINE, "cosine", "half a cosine from rate to min_rate")                                                         \
@@ -40,9 +41,14 @@ enum qkv_extend { QKV_EXTEND_LIST(QKV_EXTEND_ENUM) };
 struct qkv_optimizer_options {
     size_t size; /* sizeof(struct qkv_optimizer_options), set by qkv_optimizer_defaults */
     enum qkv_optimizer_kind kind;
-    double beta1, beta2, eps; /* adam, adamw; lion: the betas; muon: of weights that AdamW updates */
-    double momentum;          /* sgd; muon */
-    double weight_decay;      /* decay of matrices, embeddings included; vectors have none */
+    /* adam, adamw; lion: the betas; muon: of weights that AdamW updates; adafactor: eps, the least root of the second
+     * moment */
+    double beta1, beta2, eps;
+    double momentum;     /* sgd; muon */
+    double weight_decay; /* decay of matrices, embeddings included; vectors have none */
+    /* Averages of the weights over the steps: a = d·a + (1 − d)·w after step t, d = min(average, (t − 1)/(t + 9)).
+     * 0: none. */
+    double average;
 };
 /* AdamW with the defaults of a training run: betas 0.9 and 0.99, eps 1e-8, weight decay 0.1. */
 QKV_API void qkv_optimizer_options_init(struct qkv_optimizer_options *options, size_t size);
@@ -63,6 +69,12 @@ QKV_API void qkv_optimizer_free(struct qkv_optimizer *optimizer);
  * over memory sets the gradients to zero, so the caller need not clear them between steps. A step that fails leaves the
  * gradients unchanged. Fails with QKV_ARGUMENT, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale);
+#ifdef QKV_EXPERIMENTAL
+/* Experimental: exchanges the weights and their averages (option average), to evaluate or to save those; a second call
+ * exchanges them back, and both belong between two steps. Called by all ranks. An optimizer without averages is
+ * QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_RANK. */
+QKV_API enum qkv_status qkv_optimizer_exchange(struct qkv_optimizer *optimizer);
+#endif
 
 /* ---- training on a file ---------------------------------------------------------------------------------------------
  * A run trains on one of these: texts (predict the next token, or masked tokens with task mlm), lines, pairs (source to
@@ -158,7 +170,7 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
       "save only the input of each block for backward, and compute the block again there: the same losses, less "      \
       "memory")                                                                                                        \
     X(COUNT, context, 0, "model", "positions of a sequence (0: as the spec)")                                          \
-    X(TEXT, optimizer, "adamw", "optimizer", "optimizer: adamw, adam, sgd, lion or muon")                              \
+    X(TEXT, optimizer, "adamw", "optimizer", "optimizer: adamw, adam, sgd, lion, muon or adafactor")                   \
     X(REAL, rate, 1e-3, "optimizer", "learning rate")                                                                  \
     X(REAL, min_rate, -1, "optimizer", "learning rate at the end of the schedule (-1: a tenth of rate)")               \
     X(COUNT, warmup, 100, "optimizer", "steps in which the learning rate rises from 0")                                \
@@ -214,7 +226,10 @@ QKV_API enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, doub
       "text, lines, chat: model folder of a teacher with the same vocabulary, whose distribution of the next token "   \
       "is learnt as well (distillation; Hinton et al. 2015)")                                                          \
     X(REAL, teacher_temperature, 2.0, "task", "teacher: temperature at which both distributions are compared")         \
-    X(REAL, teacher_share, 0.5, "task", "teacher: share of the loss that is the divergence from the teacher")
+    X(REAL, teacher_share, 0.5, "task", "teacher: share of the loss that is the divergence from the teacher")          \
+    X(REAL, average, 0, "optimizer",                                                                                   \
+      "decay of averaged weights, 0.999 for example, which are evaluated and saved as the model; the checkpoint also " \
+      "has the latest weights (0: none)")
 #define QKV_TRAIN_FIELD_TEXT(name)  const char *name;
 #define QKV_TRAIN_FIELD_REAL(name)  double name;
 #define QKV_TRAIN_FIELD_COUNT(name) int64_t name;
@@ -482,7 +497,8 @@ QKV_API enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t t
 QKV_API struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer);
 /* The options of the run, with adjusted defaults. Owned by the trainer. */
 QKV_API const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *trainer);
-/* Bytes of weights, optimizer, one step, and the lines of the training data. */
+/* Bytes of weights, optimizer, one step, and the lines of the training data. Weights that an adapter leaves in their
+ * file are included. */
 QKV_API size_t qkv_trainer_bytes(const struct qkv_trainer *trainer);
 /* The number of tokens of the training data; *valid (may be NULL) gets that of the validation data. */
 QKV_API size_t qkv_trainer_tokens(const struct qkv_trainer *trainer, size_t *valid);

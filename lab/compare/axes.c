@@ -31,11 +31,11 @@ static const struct known {
 };
 enum { KNOWN = sizeof known / sizeof *known };
 
-static const char *const trains[] = {"precision",  "optimizer",       "rate",       "min_rate",
-                                     "warmup",     "schedule",        "beta1",      "beta2",
-                                     "eps",        "momentum",        "clip",       "weight_decay",
-                                     "dropout",    "label_smoothing", "accumulate", "checkpoint_activations",
-                                     "decay_share"};
+static const char *const trains[] = {"precision",   "optimizer",       "rate",       "min_rate",
+                                     "warmup",      "schedule",        "beta1",      "beta2",
+                                     "eps",         "momentum",        "clip",       "weight_decay",
+                                     "dropout",     "label_smoothing", "accumulate", "checkpoint_activations",
+                                     "decay_share", "average"};
 enum { TRAINS = sizeof trains / sizeof *trains };
 
 bool qkv_axis_at(size_t i, const char **name, const char **values, const char **help) {

@@ -37,10 +37,34 @@ static void optimize_momentum(const struct qkv_kernels *kernels, const struct qk
     kernels->momentum(p->moments[QKV_MOMENT_M], p->gradient, p->scale, s->momentum, p->count);
 }
 
+static void optimize_factored(const struct qkv_kernels *kernels, const struct qkv_step_optimize *s,
+                              const struct qkv_optimizer_piece *p) {
+    (void)s;
+    kernels->scale(p->gradient, false, p->gradient, p->scale, p->count);
+}
+
 static void optimize_descend(const struct qkv_kernels *kernels, const struct qkv_step_optimize *s,
                              const struct qkv_optimizer_piece *p) {
     (void)s;
     kernels->descend(p->weight, p->gradient, p->scale, p->rate, p->decay, p->count);
+}
+
+static void optimize_average(const struct qkv_kernels *kernels, const struct qkv_step_optimize *s,
+                             const struct qkv_optimizer_piece *p) {
+    (void)s;
+    kernels->scale(p->moments[QKV_MOMENT_AVERAGE], false, p->moments[QKV_MOMENT_AVERAGE], p->scale, p->count);
+    kernels->scale(p->moments[QKV_MOMENT_AVERAGE], true, p->weight, 1 - p->scale, p->count);
+}
+
+static void optimize_exchange(const struct qkv_kernels *kernels, const struct qkv_step_optimize *s,
+                              const struct qkv_optimizer_piece *p) {
+    (void)kernels, (void)s;
+    float *average = p->moments[QKV_MOMENT_AVERAGE];
+    for (size_t i = 0; i < p->count; i++) {
+        const float weight = p->weight[i];
+        p->weight[i] = average[i];
+        average[i] = weight;
+    }
 }
 
 #define UPDATE(name, moments) [QKV_UPDATE_##name] = optimize_##name,

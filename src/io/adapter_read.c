@@ -324,6 +324,6 @@ enum qkv_status qkv_adapter_load(struct qkv_model *model, const char *folder) {
     QKV_CALL(qkv_model_context(model));
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, folder);
-    const enum qkv_status status = qkv_model_check_weights(model);
+    const enum qkv_status status = qkv_model_check_alive(model);
     return status ? status : qkv_adapter_read(model, folder);
 }

@@ -28,12 +28,13 @@ enum qkv_status qkv_adapter_create(struct qkv_model *model, const char *settings
     QKV_CALL(qkv_model_context(model));
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, settings);
-    const enum qkv_status status = qkv_model_check_weights(model);
+    const enum qkv_status status = qkv_model_check_alive(model);
     return status ? status : qkv_adapter_begin(model, settings, seed);
 }
 
 static enum qkv_status adapter_need(struct qkv_model *m) {
-    enum qkv_status status = qkv_model_check_own(m, "its adapter stays");
+    enum qkv_status status = qkv_model_check_weights(m);
+    if (!status) status = qkv_model_check_own(m, "its adapter stays");
     if (status || m->adapter) return status;
     return qkv_fail(m->ctx, QKV_ARGUMENT, "the model has no adapter");
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/sized_options.h"
+#include "io/adapter_files.h"
 #include "io/gguf.h"
 #include "model/spec.h"
 
@@ -83,7 +84,7 @@ static enum qkv_status opening_choose_copy(struct qkv_opening *o) {
     struct qkv_model *m = o->model;
     size_t packed, plain;
     m->in_place = o->options.map;
-    if (m->in_place || o->ctx->ignore_memory || o->options.ignore_memory || !qkv_weights_stored(&m->weights))
+    if (m->in_place || o->ctx->ignore_memory || o->options.ignore_memory || !qkv_weights_stored(qkv_model_base(m)))
         return QKV_OK;
     enum qkv_status status = opening_bytes(o, &packed);
     if (status || !qkv_memory_check(o->ctx, packed, o->path, NULL)) return status;
@@ -98,6 +99,11 @@ static enum qkv_status opening_choose_copy(struct qkv_opening *o) {
     return QKV_OK;
 }
 
+/* Sources work with a model without an adapter; plans have it. */
+static enum qkv_status opening_adapt(struct qkv_opening *o) {
+    return o->adapter ? qkv_adapter_read(o->model, o->adapter) : QKV_OK;
+}
+
 static enum qkv_status opening_plan(struct qkv_opening *o) {
     enum qkv_status status = qkv_model_list(o->ctx, o->spec, &o->model);
     qkv_spec_free(o->spec);
@@ -107,13 +113,16 @@ static enum qkv_status opening_plan(struct qkv_opening *o) {
     if (!status) status = o->source->match(o);
     if (!status) status = qkv_model_set_file(o->model, &o->file);
     if (!status) o->state = NULL; /* the model closes it */
+    if (!status) status = opening_adapt(o);
     return status ? status : opening_choose_copy(o);
 }
 
 static enum qkv_status opening_open(struct qkv_opening *o, const char *path) {
     o->path = qkv_copy_string(o->ctx, path);
+    o->adapter = o->options.adapter ? qkv_copy_string(o->ctx, o->options.adapter) : NULL;
     o->spec = qkv_allocate(o->ctx, 1, sizeof *o->spec);
-    enum qkv_status status = o->path && o->spec ? qkv_model_place(o->ctx, path, &o->place) : QKV_MEMORY;
+    const bool taken = o->path && o->spec && !o->adapter == !o->options.adapter;
+    enum qkv_status status = taken ? qkv_model_place(o->ctx, path, &o->place) : QKV_MEMORY;
     if (!status) status = opening_find(o);
     return status ? status : opening_plan(o);
 }
@@ -150,6 +159,7 @@ void qkv_opening_free(struct qkv_opening *o) {
     qkv_spec_free(o->spec);
     free(o->spec);
     free(o->path);
+    free(o->adapter);
     free(o);
 }
 
@@ -199,8 +209,9 @@ static enum qkv_status opening_measure(const struct qkv_opening *o, const struct
         status = qkv_session_measure(m, options->context, &needs->session);
     m->cache_types = types;
     m->precision = precision;
-    for (size_t i = 0; i < m->weights.count && !status; i++) needs->read += o->source->bytes(o, &m->weights.list[i]);
-    needs->mapped = qkv_weights_stored_bytes(&m->weights) - m->file.memory;
+    const struct qkv_weights *base = qkv_model_base(m);
+    for (size_t i = 0; i < base->count && !status; i++) needs->read += o->source->bytes(o, &base->list[i]);
+    needs->mapped = qkv_weights_stored_bytes(base) - m->file.memory;
     needs->read -= needs->mapped;
     return status;
 }
@@ -227,7 +238,9 @@ enum qkv_status qkv_opening_check(struct qkv_opening *o) {
     enum qkv_status status = opening_filled(o);
     if (!status) {
         struct qkv_file_list *had = qkv_file_list_begin(o->ctx, &o->files);
+        qkv_model_drop_adapter(o->model);
         status = o->source->check(o);
+        if (!status) status = opening_adapt(o);
         qkv_file_list_end(o->ctx, had);
     }
     return status ? status : opening_check_memory(o);
@@ -237,11 +250,13 @@ enum qkv_status qkv_opening_check(struct qkv_opening *o) {
 
 static enum qkv_status opening_fill(struct qkv_opening *o) {
     struct qkv_model *m = o->model;
+    qkv_model_drop_adapter(m);
     enum qkv_status status = o->source->take ? o->source->take(o) : QKV_OK;
     if (!status) status = qkv_model_take(m);
     if (!status) status = o->source->read(o);
     if (!status) status = o->source->read_texts(o);
-    if (!status && !qkv_weights_stored(&m->weights)) qkv_model_close_file(m); /* all numbers are in memory */
+    if (!status) status = opening_adapt(o);
+    if (!status && !qkv_weights_stored(qkv_model_base(m))) qkv_model_close_file(m); /* all numbers are in memory */
     return status;
 }
 

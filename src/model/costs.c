@@ -20,7 +20,7 @@ static enum qkv_status measure_run(struct qkv_model *m, size_t T, size_t *bytes)
     return status;
 }
 
-/* Memory to train, from a plan whose weights are all fp32. */
+/* Memory to train, from a plan whose weights that learn are all fp32. */
 static enum qkv_status measure_train(struct qkv_model *m, size_t batch, size_t context, struct qkv_costs *costs) {
     struct qkv_pass_plan step = {0}, evaluation = {0}, checkpoint = {0};
     struct qkv_pass_options options = {
@@ -31,7 +31,8 @@ static enum qkv_status measure_train(struct qkv_model *m, size_t batch, size_t c
     options.checkpoint = true;
     if (!status) status = qkv_pass_measure(m, &options, 0, &checkpoint);
     if (status) return status;
-    costs->train_bytes = qkv_model_bytes(m) + 2 * qkv_weights_moment_bytes(&m->weights) + step.bytes + evaluation.bytes;
+    costs->train_bytes = qkv_weights_stored_bytes(qkv_model_base(m)) + qkv_model_bytes(m) +
+                         2 * qkv_weights_moment_bytes(&m->weights) + step.bytes + evaluation.bytes;
     costs->checkpoint_bytes = costs->train_bytes - step.bytes + checkpoint.bytes;
     costs->forward_flops = qkv_pass_plan_flops(&evaluation) / evaluation.positions;
     costs->train_flops = qkv_pass_plan_flops(&step) / step.positions;
@@ -68,20 +69,25 @@ static size_t costs_read(const struct qkv_model *m, const struct qkv_weight *w) 
     return table && w->part_of != m->head_weight ? w->array.bytes / w->rows : bytes;
 }
 
+static void costs_add(const struct qkv_model *m, const struct qkv_weights *list, struct qkv_costs *costs) {
+    for (size_t i = 0; i < list->count; i++) {
+        const struct qkv_weight *w = &list->list[i];
+        costs->parameters += w->rows * w->columns;
+        costs->parameter_bytes += w->array.bytes;
+        if (!costs_idle(m, w)) costs->active_parameters += w->rows * w->columns;
+        if (m->spec.decoder.layers) costs->decode_bytes += costs_read(m, w);
+    }
+}
+
 static enum qkv_status measure_weights(struct qkv_model *m, size_t context, struct qkv_costs *costs) {
     const struct qkv_stack_spec *d = &m->spec.decoder;
     size_t bytes = 0;
     enum qkv_status status = measure_run(m, context, &bytes);
     /* The plan has no gradients yet. */
-    costs->run_bytes = qkv_weights_stored_bytes(&m->weights) + qkv_model_bytes(m) + bytes;
+    costs->run_bytes = qkv_weights_stored_bytes(qkv_model_base(m)) + qkv_model_bytes(m) + bytes;
     costs->packed_bytes = m->packed_arena.peak;
-    for (size_t i = 0; i < m->weights.count; i++) {
-        const struct qkv_weight *w = &m->weights.list[i];
-        costs->parameters += w->rows * w->columns;
-        costs->parameter_bytes += w->array.bytes;
-        if (!costs_idle(m, w)) costs->active_parameters += w->rows * w->columns;
-        if (d->layers) costs->decode_bytes += costs_read(m, w);
-    }
+    costs_add(m, qkv_model_base(m), costs);
+    if (m->adapter) costs_add(m, &m->weights, costs);
     if (status || !d->layers) return status;
     struct qkv_page_pool *pool;
     struct qkv_page_types types;
@@ -102,11 +108,10 @@ enum qkv_status qkv_model_costs(struct qkv_model *model, size_t batch, size_t co
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, costs);
     *costs = (struct qkv_costs){0};
-    if (qkv_model_check_plain(model, "its costs are measured")) return QKV_ARGUMENT;
     if (!model->planned) return qkv_fail(model->ctx, QKV_ARGUMENT, "costs need a planned model");
     enum qkv_status status = measure_weights(model, context, costs);
     if (status) return status;
-    if (!qkv_weights_stored(&model->weights)) return measure_train(model, batch, context, costs);
+    if (model->adapter || !qkv_weights_stored(&model->weights)) return measure_train(model, batch, context, costs);
     struct qkv_model *learned; /* a plan with fp32 weights, which training makes of weights in other formats */
     status = qkv_model_plan(model->ctx, &model->spec, &learned);
     if (status) return status;

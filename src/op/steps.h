@@ -15,7 +15,9 @@
     QKV_STEP_LOOPS_LIST(X)                                                                                             \
     QKV_STEP_SCRATCH_LIST(X)
 /* Steps that take memory, of an arena that their struct names; a context that plans takes as much. */
-#define QKV_STEP_SCRATCH_LIST(X) X(orthogonalise)
+#define QKV_STEP_SCRATCH_LIST(X)                                                                                       \
+    X(orthogonalise)                                                                                                   \
+    X(factorise)
 #define QKV_STEP_LOOPS_LIST(X)                                                                                         \
     X(copy)                                                                                                            \
     X(clear)                                                                                                           \
@@ -274,20 +276,29 @@ struct qkv_step_unpack {
 
 /* ---- training --------------------------------------------------------------------------------------------------- */
 
-/* What optimizers keep of a weight, with its name in checkpoints: X(NAME, name). M, V: a number for each of its own. */
+/* What optimizers keep of a weight, with its name in checkpoints: X(NAME, name). M, V, AVERAGE: a number for each of
+ * its own. ROWS, COLUMNS: for each row and column of a matrix; of a vector ROWS has a number for each of its own. */
 #define QKV_MOMENT_LIST(X)                                                                                             \
     X(M, "m")                                                                                                          \
-    X(V, "v")
+    X(V, "v")                                                                                                          \
+    X(AVERAGE, "average")                                                                                              \
+    X(ROWS, "rows")                                                                                                    \
+    X(COLUMNS, "columns")
 #define QKV_MOMENT_ENUM(NAME, name) QKV_MOMENT_##NAME,
 enum qkv_moment { QKV_MOMENT_LIST(QKV_MOMENT_ENUM) QKV_MOMENT_COUNT };
-/* How numbers of a weight change, each by itself: X(name, moments that it reads and writes). */
+/* How numbers of a weight change, each by itself: X(name, moments that it reads and writes). `factored` scales the
+ * gradient, of which the step `factorise` makes a change. `average` adds the numbers to their averages, whose decay is
+ * `scale`; `exchange` exchanges both. */
 #define QKV_UPDATE_LIST(X)                                                                                             \
     X(adamw, QKV_HAS(M) | QKV_HAS(V))                                                                                  \
     X(adam, QKV_HAS(M) | QKV_HAS(V))                                                                                   \
     X(sgd, QKV_HAS(M))                                                                                                 \
     X(lion, QKV_HAS(M))                                                                                                \
     X(momentum, QKV_HAS(M))                                                                                            \
-    X(descend, 0)
+    X(factored, QKV_HAS(ROWS) | QKV_HAS(COLUMNS))                                                                      \
+    X(descend, 0)                                                                                                      \
+    X(average, QKV_HAS(AVERAGE))                                                                                       \
+    X(exchange, QKV_HAS(AVERAGE))
 #define QKV_HAS(moment)                (1U << QKV_MOMENT_##moment)
 #define QKV_UPDATE_ENUM(name, moments) QKV_UPDATE_##name,
 enum qkv_update { QKV_UPDATE_LIST(QKV_UPDATE_ENUM) QKV_UPDATE_COUNT };
@@ -310,6 +321,17 @@ struct qkv_step_optimize {
 struct qkv_step_orthogonalise {
     float *x;
     size_t rows, columns;
+    struct qkv_arena *scratch;
+};
+/* x becomes x/max(sqrt(v), eps), with a v that moments of x² estimate (Adafactor, Shazeer & Stern 2018): for a matrix
+ * (rows, columns) v = r·c/mean(r), where r and c are moments of the means of its rows and columns; for a vector r
+ * has a moment of each of its `rows` numbers. Moments m become m + share·(x² − m). *square = the sum of the new
+ * x², which is of the host. (backend/cpu_factored.c) */
+struct qkv_step_factorise {
+    float *x, *row_moments, *column_moments;
+    size_t rows, columns; /* columns 0: a vector */
+    float share, eps;
+    double *square;
     struct qkv_arena *scratch;
 };
 

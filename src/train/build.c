@@ -119,14 +119,7 @@ static enum qkv_status make_passes(struct qkv_trainer *t) {
 }
 
 static enum qkv_status make_optimizer(struct qkv_trainer *t) {
-    const struct qkv_train_options *o = &t->options;
-    struct qkv_optimizer_options options = {.size = sizeof options,
-                                            .kind = qkv_train_optimizer(o),
-                                            .beta1 = o->beta1,
-                                            .beta2 = o->beta2,
-                                            .eps = o->eps,
-                                            .momentum = o->momentum,
-                                            .weight_decay = o->weight_decay};
+    const struct qkv_optimizer_options options = qkv_train_optimizer_options(&t->options);
     return qkv_optimizer_create(t->model, &options, &t->optimizer);
 }
 

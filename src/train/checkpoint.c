@@ -116,7 +116,7 @@ static enum qkv_status list_arrays(const struct qkv_trainer *t, struct qkv_array
     for (int k = 0; k < QKV_MOMENT_COUNT; k++) {
         for (size_t i = 0; i < P && !status; i++) {
             if (!qkv_optimizer_keeps(t->optimizer, (enum qkv_moment)k, i)) continue;
-            arrays[n++] = arrays[i];
+            arrays[n++] = qkv_moment_array((enum qkv_moment)k, &weights->list[i]);
             status = qkv_buffer_print(t->ctx, names, "%s.%s", qkv_moment_name((enum qkv_moment)k), arrays[i].name);
             if (!status) status = qkv_buffer_append(t->ctx, names, "", 1);
         }
@@ -376,15 +376,17 @@ static enum qkv_status read_moments(const struct reader *r, enum qkv_moment k, s
     size_t runs, i = 0;
     const struct qkv_moment_run *run = qkv_optimizer_runs(t->optimizer, &runs), *end = run + runs;
     for (; i < weights->count && !status; i++) {
-        const struct qkv_array *like = &weights->list[i].array;
+        const struct qkv_array like = qkv_moment_array(k, &weights->list[i]);
         if (!qkv_optimizer_keeps(t->optimizer, k, i)) continue;
+        float *whole = qkv_moment_whole(k) ? qkv_optimizer_moment(t->optimizer, k, i) : NULL;
         ++*count;
         name->size = 0;
-        status = qkv_buffer_print(t->ctx, name, "%s.%s", qkv_moment_name(k), like->name);
-        if (!status) status = read_tensor(r, name->data, like, 0, 0, NULL);
+        status = qkv_buffer_print(t->ctx, name, "%s.%s", qkv_moment_name(k), weights->list[i].array.name);
+        if (!status) status = read_tensor(r, name->data, &like, 0, whole ? qkv_array_elements(&like) : 0, whole);
+        if (whole) continue;
         while (run < end && run->weight < i) run++;
         for (; run < end && run->weight == i && !status; run++)
-            status = read_tensor(r, name->data, like, run->begin, run->end - run->begin, run->moments[k]);
+            status = read_tensor(r, name->data, &like, run->begin, run->end - run->begin, run->moments[k]);
     }
     return status;
 }

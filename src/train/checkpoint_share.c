@@ -46,7 +46,8 @@ static size_t share_places(const struct qkv_trainer *t, size_t i, size_t moments
     for (int k = 0; k < QKV_MOMENT_COUNT; k++)
         for (size_t n = 0; n < w->count; n++) {
             if (n == i) moments[k] = place;
-            if (qkv_optimizer_keeps(t->optimizer, (enum qkv_moment)k, n)) place += w->list[n].rows * w->list[n].columns;
+            const struct qkv_array array = qkv_moment_array((enum qkv_moment)k, &w->list[n]);
+            if (qkv_optimizer_keeps(t->optimizer, (enum qkv_moment)k, n)) place += qkv_array_elements(&array);
         }
     return own;
 }
@@ -75,6 +76,22 @@ static enum qkv_status share_put_weights(const struct qkv_trainer *t, const stru
         n = w->list[i].rows * w->list[i].columns;
         if (all || !qkv_optimizer_learns(t->optimizer, i)) status = share_put(f, w->list[i].data, n, place);
     }
+    return status;
+}
+
+/* Moments that each rank has whole. */
+static enum qkv_status share_put_whole(const struct qkv_trainer *t, const struct share_file *f) {
+    const struct qkv_weights *w = &t->model->weights;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0, places[QKV_MOMENT_COUNT]; i < w->count; i++)
+        for (int k = 0; k < QKV_MOMENT_COUNT && !status; k++) {
+            if (!qkv_moment_whole((enum qkv_moment)k) || !qkv_optimizer_keeps(t->optimizer, (enum qkv_moment)k, i))
+                continue;
+            const struct qkv_array array = qkv_moment_array((enum qkv_moment)k, &w->list[i]);
+            const float *moment = qkv_optimizer_moment(t->optimizer, (enum qkv_moment)k, i);
+            share_places(t, i, places);
+            status = share_put(f, moment, qkv_array_elements(&array), places[k]);
+        }
     return status;
 }
 
@@ -144,6 +161,7 @@ enum qkv_status qkv_checkpoint_write_shares(struct qkv_trainer *t, const char *t
     char *path = temporary ? qkv_copy_string(t->ctx, temporary) : qkv_join_path(t->ctx, t->folder, card.name);
     status = path ? share_open(t, path, &card, &f) : QKV_MEMORY;
     if (!status && temporary) status = share_put_weights(t, &f, false);
+    if (!status && temporary) status = share_put_whole(t, &f);
     if (!status) status = share_put_runs(t, &f);
     status = share_close(&f, status);
     free(path);
@@ -161,7 +179,8 @@ static enum qkv_status share_copy_moments(struct qkv_trainer *t, const struct sh
     enum qkv_status status = qkv_tensors_open(t->ctx, from, &file);
     for (int k = 0; k < QKV_MOMENT_COUNT; k++) {
         for (size_t i = 0, places[QKV_MOMENT_COUNT]; i < w->count && !status; i++) {
-            const size_t n = w->list[i].rows * w->list[i].columns;
+            const struct qkv_array own = qkv_moment_array((enum qkv_moment)k, &w->list[i]);
+            const size_t n = qkv_array_elements(&own);
             if (!qkv_optimizer_keeps(t->optimizer, (enum qkv_moment)k, i)) continue;
             name.size = 0;
             status =
@@ -182,11 +201,23 @@ static enum qkv_status share_copy_moments(struct qkv_trainer *t, const struct sh
     return status;
 }
 
+/* Averages of a run that has not begun are the weights. */
+static enum qkv_status share_put_averages(struct qkv_trainer *t, const struct share_file *f) {
+    const struct qkv_weights *w = &t->model->weights;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0, places[QKV_MOMENT_COUNT]; i < w->count && !status; i++) {
+        if (!qkv_optimizer_keeps(t->optimizer, QKV_MOMENT_AVERAGE, i)) continue;
+        share_places(t, i, places);
+        status = share_put(f, w->list[i].data, w->list[i].rows * w->list[i].columns, places[QKV_MOMENT_AVERAGE]);
+    }
+    return status;
+}
+
 enum qkv_status qkv_checkpoint_write_all(struct qkv_trainer *t, const char *temporary, size_t data, const char *from) {
     struct share_file f = {.ctx = t->ctx, .data = data, .path = temporary};
     f.descriptor = open(temporary, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     enum qkv_status status = f.descriptor < 0 ? qkv_fail_file(t->ctx, "write", temporary, errno) : QKV_OK;
     if (!status) status = share_put_weights(t, &f, true);
-    if (!status && from) status = share_copy_moments(t, &f, from);
+    if (!status) status = from ? share_copy_moments(t, &f, from) : share_put_averages(t, &f);
     return share_close(&f, status);
 }

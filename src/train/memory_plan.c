@@ -72,7 +72,8 @@ static enum qkv_status plan_model(const struct plan *p, struct qkv_model *m, siz
     if (!status) status = qkv_parts_bytes(m, plan_levels(p), &sums);
     if (!status)
         status = qkv_rank_sums_bytes(m, p->options, qkv_dataset_batch(p->options), qkv_parts_later_all(m), &ranks);
-    if (!status) status = qkv_optimizer_plan(qkv_train_optimizer(p->options), m, qkv_context_rank(m->ctx), &state);
+    const struct qkv_optimizer_options optimizer = qkv_train_optimizer_options(p->options);
+    if (!status) status = qkv_optimizer_plan(&optimizer, m, qkv_context_rank(m->ctx), &state);
     if (status) return status;
     const size_t divided = qkv_rank_choose_divided(m);
     const size_t masters = qkv_rank_master_bytes(m, qkv_context_rank(m->ctx), &messages);

@@ -10,29 +10,9 @@
 #include "kernel/kernel.h"
 #include "model/model.h"
 #include "op/steps.h"
-#include "train/train.h"
+#include "train/optimizer_state.h"
 
 #define PIECE ((size_t)1 << 14) /* elements a thread takes at a time: 4 arrays of 64 KiB */
-
-struct piece { /* numbers [begin, end) of a weight, from `moment` on in each moment of their run */
-    size_t run, begin, end;
-};
-
-struct qkv_optimizer {
-    struct qkv_model *model;
-    struct qkv_optimizer_options options;
-    bool trains;            /* it counts as a user that trains the model */
-    uint64_t steps, chosen; /* chosen: which weights learnt when it was made */
-    size_t moments, run_count, piece_count;
-    struct qkv_arena arena;
-    struct qkv_moment_run *runs; /* of weights in turn */
-    bool *learns;                /* (weights): when it was made */
-    struct piece *pieces;
-    struct qkv_optimizer_piece *work; /* (piece_count): those of the latest step */
-    struct qkv_arena scratch;         /* of updates that need whole gradients */
-    size_t scratch_bytes;
-    struct qkv_rank_masters masters;
-};
 
 static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_optimizer_options *o) {
     const struct {
@@ -49,6 +29,9 @@ static enum qkv_status check_options(struct qkv_context *ctx, const struct qkv_o
     if (qkv_optimizer_reads(o->kind, "eps") && !(o->eps >= FLT_MIN && o->eps <= FLT_MAX))
         return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: eps is %s; it must be from 1.2e-38 to 3.4e38",
                         qkv_real_text(shown, o->eps));
+    if (!(o->average >= 0 && o->average < 1))
+        return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: average is %s; it must be at least 0 and less than 1",
+                        qkv_real_text(shown, o->average));
     if (!(o->weight_decay >= 0 && o->weight_decay <= FLT_MAX))
         return qkv_fail(ctx, QKV_ARGUMENT, "optimizer: weight_decay is %s; it must be from 0 to 3.4e38",
                         qkv_real_text(shown, o->weight_decay));
@@ -97,14 +80,35 @@ static size_t cut_runs(const struct qkv_weights *w, struct qkv_moment_run *runs)
 }
 
 /* Counts the pieces, and writes them where `pieces` is not NULL. */
-static size_t cut_pieces(const struct qkv_optimizer *o, struct piece *pieces) {
+static size_t cut_pieces(const struct qkv_optimizer *o, struct qkv_optimizer_cut *pieces) {
     size_t count = 0;
     for (size_t i = 0; i < o->run_count; i++) {
         const struct qkv_moment_run *run = &o->runs[i];
         for (size_t begin = run->begin; begin < run->end; begin += PIECE, count++)
-            if (pieces) pieces[count] = (struct piece){i, begin, qkv_min(run->end, begin + PIECE)};
+            if (pieces) pieces[count] = (struct qkv_optimizer_cut){i, begin, qkv_min(run->end, begin + PIECE)};
     }
     return count;
+}
+
+/* Moments of whole weights, behind those of the runs. */
+static enum qkv_status take_whole(struct qkv_context *ctx, struct qkv_optimizer *o) {
+    const struct qkv_weights *w = &o->model->weights;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < w->count; i++)
+        for (int k = 0; k < QKV_MOMENT_COUNT && !status; k++) {
+            if (!qkv_moment_whole((enum qkv_moment)k) || !qkv_optimizer_keeps(o, (enum qkv_moment)k, i)) continue;
+            const struct qkv_array array = qkv_moment_array((enum qkv_moment)k, &w->list[i]);
+            float *moment = qkv_arena_take(&o->arena, qkv_array_elements(&array), sizeof(float));
+            if (!moment) return QKV_MEMORY;
+            o->whole[i][k] = moment;
+            status = QKV_STEP(ctx, clear, .to = moment, .bytes = qkv_array_elements(&array) * sizeof(float));
+        }
+    return status;
+}
+
+/* Whether the runs have that moment. */
+static bool optimizer_divides(const struct qkv_optimizer *o, enum qkv_moment k, size_t i) {
+    return !qkv_moment_whole(k) && qkv_optimizer_keeps(o, k, i);
 }
 
 static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimizer *o) {
@@ -112,13 +116,15 @@ static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimize
     size_t floats = 0, total;
     for (size_t i = 0; i < o->run_count; i++) /* as many as the weights have, at most */
         for (int k = 0; k < QKV_MOMENT_COUNT; k++)
-            if (qkv_optimizer_keeps(o, (enum qkv_moment)k, o->runs[i].weight))
+            if (optimizer_divides(o, (enum qkv_moment)k, o->runs[i].weight))
                 floats += qkv_pieces(o->runs[i].end - o->runs[i].begin, line) * line;
-    if (!qkv_multiply(floats, sizeof(float), &total)) return qkv_fail_memory(ctx, SIZE_MAX, "optimizer state");
+    const size_t whole = qkv_optimizer_whole_bytes(&o->options, &o->model->weights);
+    if (!qkv_multiply(floats, sizeof(float), &total) || !qkv_add_size(total, whole, &total))
+        return qkv_fail_memory(ctx, SIZE_MAX, "optimizer state");
     enum qkv_status status = qkv_arena_create_numbers(ctx, &o->arena, total, "optimizer state");
     for (int k = 0; k < QKV_MOMENT_COUNT && !status; k++) {
         for (size_t i = 0; i < o->run_count; i++) {
-            if (!qkv_optimizer_keeps(o, (enum qkv_moment)k, o->runs[i].weight)) continue;
+            if (!optimizer_divides(o, (enum qkv_moment)k, o->runs[i].weight)) continue;
             const size_t n = o->runs[i].end - o->runs[i].begin;
             float *moment = qkv_arena_take(&o->arena, n, sizeof(float));
             if (!moment) return QKV_MEMORY;
@@ -130,14 +136,31 @@ static enum qkv_status take_moments(struct qkv_context *ctx, struct qkv_optimize
     return status;
 }
 
+/* Averages begin as the weights, which they are of. */
+static enum qkv_status start_averages(struct qkv_context *ctx, struct qkv_optimizer *o) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < o->run_count && o->options.average > 0 && !status; i++) {
+        const struct qkv_moment_run *run = &o->runs[i];
+        status = QKV_STEP(ctx, copy, .to = run->moments[QKV_MOMENT_AVERAGE],
+                          .from = o->model->weights.list[run->weight].data + run->begin,
+                          .bytes = (run->end - run->begin) * sizeof(float));
+    }
+    return status;
+}
+
 static enum qkv_status fill_optimizer(struct qkv_context *ctx, struct qkv_optimizer *o) {
     const struct qkv_weights *weights = &o->model->weights;
-    o->moments = qkv_optimizer_moments_of(o->options.kind, weights);
+    o->moments = qkv_optimizer_moments_of(&o->options, weights);
     o->chosen = weights->chosen;
     o->run_count = cut_runs(weights, NULL);
     o->runs = qkv_allocate(ctx, o->run_count + 1, sizeof *o->runs); /* a rank may own none */
     o->learns = qkv_allocate(ctx, weights->count, sizeof *o->learns);
-    if (!o->runs || !o->learns) return QKV_MEMORY;
+    o->whole = qkv_allocate(ctx, weights->count, sizeof *o->whole);
+    o->scales = qkv_allocate(ctx, weights->count, sizeof *o->scales);
+    for (size_t i = 0; i < weights->count; i++) /* pieces may begin anywhere in a weight */
+        o->square_count += weights->list[i].rows * weights->list[i].columns / QKV_GRADIENT_PIECE + 2;
+    o->squares = qkv_allocate(ctx, (1 + (size_t)qkv_context_ranks(ctx)) * o->square_count, sizeof *o->squares);
+    if (!o->runs || !o->learns || !o->whole || !o->scales || !o->squares) return QKV_MEMORY;
     for (size_t i = 0; i < weights->count; i++) o->learns[i] = weights->list[i].trainable;
     cut_runs(weights, o->runs);
     o->piece_count = cut_pieces(o, NULL);
@@ -146,6 +169,8 @@ static enum qkv_status fill_optimizer(struct qkv_context *ctx, struct qkv_optimi
     if (!o->pieces || !o->work) return QKV_MEMORY;
     cut_pieces(o, o->pieces);
     enum qkv_status status = take_moments(ctx, o);
+    if (!status) status = take_whole(ctx, o);
+    if (!status) status = start_averages(ctx, o);
     if (!status) status = qkv_optimizer_room(o->options.kind, weights, &o->scratch_bytes);
     if (status || !o->scratch_bytes) return status;
     return qkv_arena_create_numbers(ctx, &o->scratch, o->scratch_bytes, "optimizer");
@@ -201,6 +226,9 @@ void qkv_optimizer_free(struct qkv_optimizer *optimizer) {
     qkv_arena_free(&optimizer->masters.arena);
     free(optimizer->runs);
     free(optimizer->learns);
+    free(optimizer->whole);
+    free(optimizer->scales);
+    free(optimizer->squares);
     free(optimizer->pieces);
     free(optimizer->work);
     if (optimizer->trains) qkv_model_end_use(optimizer->model, true);
@@ -215,91 +243,7 @@ const struct qkv_rank_masters *qkv_optimizer_masters(const struct qkv_optimizer 
     return &optimizer->masters;
 }
 
-/* The pieces that learn, where their numbers are now; `whole`: what comes behind whole gradients. */
-static size_t step_pieces(const struct qkv_optimizer *o, float rate, float scale, bool whole) {
-    size_t count = 0;
-    for (size_t i = 0; i < o->piece_count; i++) {
-        const struct piece *piece = &o->pieces[i];
-        const struct qkv_moment_run *run = &o->runs[piece->run];
-        const struct qkv_weight *weight = &o->model->weights.list[run->weight];
-        const size_t begin = piece->begin, own = begin - run->begin;
-        const enum qkv_update update = qkv_optimizer_update(o->options.kind, weight);
-        if (!weight->trainable || (whole && !qkv_update_whole(update))) continue;
-        struct qkv_optimizer_piece *work = &o->work[count++];
-        *work = (struct qkv_optimizer_piece){.weight = run->master ? run->master + own : weight->data + begin,
-                                             .gradient = weight->gradient + begin,
-                                             .count = piece->end - begin,
-                                             .update = whole ? QKV_UPDATE_descend : update,
-                                             .scale = whole ? qkv_update_whole_scale(weight) : scale,
-                                             .rate = rate * weight->rate,
-                                             .decay = weight->decays ? (float)o->options.weight_decay : 0};
-        for (int k = 0; k < QKV_MOMENT_COUNT; k++) work->moments[k] = run->moments[k] ? run->moments[k] + own : NULL;
-    }
-    return count;
-}
-
-/* Of weights whose update needs whole gradients. */
-static enum qkv_status step_whole(struct qkv_optimizer *o, struct qkv_step_optimize *call, float rate) {
-    struct qkv_weights *weights = &o->model->weights;
-    if (!o->scratch_bytes) return QKV_OK;
-    enum qkv_status status = qkv_rank_spread_gradients(o->model);
-    for (size_t i = 0; i < weights->count && !status; i++) {
-        const struct qkv_weight *w = &weights->list[i];
-        if (w->trainable && qkv_update_whole(qkv_optimizer_update(o->options.kind, w)))
-            status = QKV_STEP(weights->ctx, orthogonalise, .x = w->gradient, .rows = w->rows, .columns = w->columns,
-                              .scratch = &o->scratch);
-    }
-    call->count = step_pieces(o, rate, 1, true);
-    return status ? status : weights->ctx->backend->steps[QKV_STEP_optimize](weights->ctx, call);
-}
-
-enum qkv_status qkv_optimizer_step(struct qkv_optimizer *optimizer, double rate, double gradient_scale) {
-    QKV_CALL(optimizer ? qkv_model_context(optimizer->model) : NULL);
-    QKV_NEED(qkv_call, optimizer);
-    struct qkv_context *ctx = qkv_model_context(optimizer->model);
-    char shown[2][QKV_REAL_TEXT];
-    enum qkv_status status = qkv_model_check_alive(optimizer->model);
-    if (status) return status;
-    if (!(rate >= 0) || !isfinite((float)rate) || !isfinite((float)gradient_scale))
-        return qkv_fail(ctx, QKV_NUMBER,
-                        "optimizer: the rate is %s and the gradient scale %s; the rate must be from 0 to 3.4e38, the "
-                        "scale from -3.4e38 to 3.4e38",
-                        qkv_real_text(shown[0], rate), qkv_real_text(shown[1], gradient_scale));
-    struct qkv_weights *weights = &optimizer->model->weights;
-    for (size_t i = 0; i < weights->count; i++)
-        if (weights->list[i].trainable && !optimizer->learns[i])
-            return qkv_fail(ctx, QKV_ARGUMENT,
-                            "optimizer: %s was frozen when the optimizer was made, so it has no moments; make another "
-                            "one, or freeze the weight again",
-                            weights->list[i].array.name);
-    for (size_t i = 0; i < weights->count; i++)
-        if (weights->list[i].trainable && !weights->list[i].gradient)
-            return qkv_fail(ctx, QKV_ARGUMENT,
-                            "optimizer: %s has no gradient yet; make a pass with train set and run "
-                            "it forward and backward first",
-                            weights->list[i].array.name);
-    if (qkv_context_ranks(ctx) > 1 && weights->chosen != optimizer->chosen)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "optimizer: other weights learn than when it was made, and ranks have shared those out; make "
-                        "another optimizer");
-    double t = (double)++optimizer->steps;
-    const struct qkv_optimizer_options *p = &optimizer->options;
-    struct qkv_step_optimize call = {.pieces = optimizer->work,
-                                     .count = step_pieces(optimizer, (float)rate, (float)gradient_scale, false),
-                                     .beta1 = (float)p->beta1,
-                                     .beta2 = (float)p->beta2,
-                                     .eps = (float)p->eps,
-                                     .momentum = (float)p->momentum,
-                                     .correction1 = (float)(1 - qkv_pow(p->beta1, t)),
-                                     .correction2 = (float)(1 - qkv_pow(p->beta2, t))};
-    status = ctx->backend->steps[QKV_STEP_optimize](ctx, &call);
-    if (!status) status = step_whole(optimizer, &call, (float)rate);
-    if (!status) status = qkv_rank_spread_weights(optimizer->model, &optimizer->masters);
-    for (size_t i = 0; i < weights->count; i++)
-        if (weights->list[i].trainable) qkv_weight_changed(weights, i);
-    optimizer->model->dirty = false;
-    return status;
-}
+/* ---- looking at it ----------------------------------------------------------------------------------------------- */
 
 uint64_t qkv_optimizer_steps(const struct qkv_optimizer *optimizer) {
     return optimizer->steps;
@@ -319,6 +263,7 @@ const struct qkv_moment_run *qkv_optimizer_runs(const struct qkv_optimizer *opti
 }
 
 float *qkv_optimizer_moment(struct qkv_optimizer *optimizer, enum qkv_moment k, size_t i) {
+    if (qkv_moment_whole(k)) return optimizer->whole[i][k];
     for (size_t r = 0; r < optimizer->run_count; r++)
         if (optimizer->runs[r].weight == i) return optimizer->runs[r].moments[k];
     return NULL;
@@ -329,7 +274,7 @@ bool qkv_optimizer_learns(const struct qkv_optimizer *optimizer, size_t i) {
 }
 
 bool qkv_optimizer_keeps(const struct qkv_optimizer *optimizer, enum qkv_moment k, size_t i) {
-    return optimizer->learns[i] && qkv_optimizer_has(optimizer->options.kind, k, &optimizer->model->weights.list[i]);
+    return optimizer->learns[i] && qkv_optimizer_has(&optimizer->options, k, &optimizer->model->weights.list[i]);
 }
 
 size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer) {

@@ -19,6 +19,7 @@ static const struct optimizer_kind {
     [QKV_OPTIMIZER_LION] = {.betas = true, ALIKE(lion)},
     [QKV_OPTIMIZER_MUON] =
         {.betas = true, .eps = true, .momentum = true, .blocks = QKV_UPDATE_momentum, .others = QKV_UPDATE_adamw},
+    [QKV_OPTIMIZER_ADAFACTOR] = {.eps = true, ALIKE(factored)},
 };
 #define COUNT_ONE(name, text, help) +1
 enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -60,7 +61,7 @@ enum qkv_update qkv_optimizer_update(enum qkv_optimizer_kind kind, const struct 
 }
 
 bool qkv_update_whole(enum qkv_update update) {
-    return update == QKV_UPDATE_momentum;
+    return update == QKV_UPDATE_momentum || update == QKV_UPDATE_factored;
 }
 
 float qkv_update_whole_scale(const struct qkv_weight *weight) {
@@ -71,20 +72,61 @@ bool qkv_optimizer_whole(enum qkv_optimizer_kind kind) {
     return qkv_update_whole(kinds[kind].blocks);
 }
 
-bool qkv_optimizer_has(enum qkv_optimizer_kind kind, enum qkv_moment k, const struct qkv_weight *weight) {
-    return update_moments[qkv_optimizer_update(kind, weight)] >> k & 1;
+bool qkv_optimizer_has(const struct qkv_optimizer_options *options, enum qkv_moment k,
+                       const struct qkv_weight *weight) {
+    if (k == QKV_MOMENT_AVERAGE) return options->average > 0;
+    if (k == QKV_MOMENT_COLUMNS && weight->array.rank < 2) return false;
+    return update_moments[qkv_optimizer_update(options->kind, weight)] >> k & 1;
 }
 
+bool qkv_moment_whole(enum qkv_moment k) {
+    return k == QKV_MOMENT_ROWS || k == QKV_MOMENT_COLUMNS;
+}
+
+size_t qkv_factored_rows(const struct qkv_weight *weight) {
+    return weight->array.rank < 2 ? weight->rows * weight->columns : weight->rows;
+}
+
+size_t qkv_factored_columns(const struct qkv_weight *weight) {
+    return weight->array.rank < 2 ? 0 : weight->columns;
+}
+
+struct qkv_array qkv_moment_array(enum qkv_moment k, const struct qkv_weight *weight) {
+    struct qkv_array array = weight->array;
+    if (!qkv_moment_whole(k) || array.rank < 2) return array;
+    array.rank = 1;
+    array.shape[0] = k == QKV_MOMENT_ROWS ? weight->rows : weight->columns;
+    array.bytes = array.shape[0] * sizeof(float);
+    return array;
+}
+
+/* Moments with a number for each of the weight's, which ranks divide. */
 static size_t kinds_count(const void *user, const struct qkv_weight *weight) {
-    const enum qkv_optimizer_kind *kind = user;
     size_t count = 0;
-    for (int k = 0; k < QKV_MOMENT_COUNT; k++) count += qkv_optimizer_has(*kind, (enum qkv_moment)k, weight);
+    for (int k = 0; k < QKV_MOMENT_COUNT; k++)
+        count += !qkv_moment_whole((enum qkv_moment)k) && qkv_optimizer_has(user, (enum qkv_moment)k, weight);
     return count;
 }
 
-size_t qkv_optimizer_moments_of(enum qkv_optimizer_kind kind, const struct qkv_weights *w) {
+size_t qkv_optimizer_whole_bytes(const struct qkv_optimizer_options *options, const struct qkv_weights *w) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < w->count; i++)
+        for (int k = 0; k < QKV_MOMENT_COUNT && w->list[i].trainable; k++) {
+            if (!qkv_moment_whole((enum qkv_moment)k) || !qkv_optimizer_has(options, (enum qkv_moment)k, &w->list[i]))
+                continue;
+            const struct qkv_array array = qkv_moment_array((enum qkv_moment)k, &w->list[i]);
+            bytes += qkv_round_up(qkv_array_elements(&array) * sizeof(float), QKV_CACHE_LINE);
+        }
+    return bytes;
+}
+
+size_t qkv_optimizer_moments_of(const struct qkv_optimizer_options *options, const struct qkv_weights *w) {
     size_t most = 0;
-    for (size_t i = 0; i < w->count; i++) most = qkv_max(most, kinds_count(&kind, &w->list[i]));
+    for (size_t i = 0; i < w->count; i++) {
+        size_t count = 0;
+        for (int k = 0; k < QKV_MOMENT_COUNT; k++) count += qkv_optimizer_has(options, (enum qkv_moment)k, &w->list[i]);
+        most = qkv_max(most, count);
+    }
     return most;
 }
 
@@ -92,10 +134,14 @@ struct kinds_room {
     struct qkv_context *ctx;
     struct qkv_arena arena;
     const struct qkv_weight *weight;
+    enum qkv_update update;
 };
 
-static enum qkv_status kinds_orthogonalise(void *argument) {
+static enum qkv_status kinds_whole(void *argument) {
     struct kinds_room *room = argument;
+    if (room->update == QKV_UPDATE_factored)
+        return QKV_STEP(room->ctx, factorise, .rows = qkv_factored_rows(room->weight),
+                        .columns = qkv_factored_columns(room->weight), .scratch = &room->arena);
     return QKV_STEP(room->ctx, orthogonalise, .x = NULL, .rows = room->weight->rows, .columns = room->weight->columns,
                     .scratch = &room->arena);
 }
@@ -104,16 +150,18 @@ enum qkv_status qkv_optimizer_room(enum qkv_optimizer_kind kind, const struct qk
     enum qkv_status status = QKV_OK;
     *bytes = 0;
     for (size_t i = 0; i < w->count && !status; i++) {
-        struct kinds_room room = {.ctx = w->ctx, .weight = &w->list[i]};
-        if (w->list[i].trainable && qkv_update_whole(qkv_optimizer_update(kind, &w->list[i])))
-            status = qkv_plan(w->ctx, &room.arena, "optimizer", kinds_orthogonalise, &room, bytes);
+        struct kinds_room room = {
+            .ctx = w->ctx, .weight = &w->list[i], .update = qkv_optimizer_update(kind, &w->list[i])};
+        if (w->list[i].trainable && qkv_update_whole(room.update))
+            status = qkv_plan(w->ctx, &room.arena, "optimizer", kinds_whole, &room, bytes);
     }
     return status;
 }
 
-enum qkv_status qkv_optimizer_plan(enum qkv_optimizer_kind kind, const struct qkv_model *model, int rank,
+enum qkv_status qkv_optimizer_plan(const struct qkv_optimizer_options *options, const struct qkv_model *model, int rank,
                                    size_t *bytes) {
-    const enum qkv_status status = qkv_optimizer_room(kind, &model->weights, bytes);
-    *bytes += qkv_rank_moment_bytes(model, rank, kinds_count, &kind);
+    const enum qkv_status status = qkv_optimizer_room(options->kind, &model->weights, bytes);
+    *bytes += qkv_rank_moment_bytes(model, rank, kinds_count, options);
+    *bytes += qkv_optimizer_whole_bytes(options, &model->weights);
     return status;
 }

@@ -329,6 +329,7 @@ static const struct range {
     {"preference_beta", 0, 1e6, OPEN_LOW, NULL},
     {"teacher_temperature", 0.01, 1000, 0, NULL},
     {"teacher_share", 0, 1, OPEN_LOW, NULL},
+    {"average", 0, 1, OPEN_HIGH, "0: none"},
 };
 enum { RANGES = sizeof ranges / sizeof *ranges };
 
@@ -518,6 +519,17 @@ enum qkv_status qkv_train_check_values(struct qkv_context *ctx, const struct qkv
 enum qkv_optimizer_kind qkv_train_optimizer(const struct qkv_train_options *options) {
     int i = qkv_train_choice("optimizer", options->optimizer);
     return i < 0 ? QKV_OPTIMIZER_ADAMW : (enum qkv_optimizer_kind)i;
+}
+
+struct qkv_optimizer_options qkv_train_optimizer_options(const struct qkv_train_options *o) {
+    return (struct qkv_optimizer_options){.size = sizeof(struct qkv_optimizer_options),
+                                          .kind = qkv_train_optimizer(o),
+                                          .beta1 = o->beta1,
+                                          .beta2 = o->beta2,
+                                          .eps = o->eps,
+                                          .momentum = o->momentum,
+                                          .weight_decay = o->weight_decay,
+                                          .average = o->average};
 }
 
 enum qkv_schedule_kind qkv_train_schedule(const struct qkv_train_options *options) {

@@ -63,7 +63,8 @@ static enum qkv_status plan_memory(const struct planner *p, struct qkv_rank_plan
     plan->weight_bytes = before - qkv_rank_choose_divided(m);
     plan->gradient_bytes = qkv_model_bytes(m) - before + sums;
     plan->master_bytes = qkv_rank_master_bytes(m, p->rank, &messages);
-    status = qkv_optimizer_plan(qkv_train_optimizer(p->options), m, p->rank, &plan->optimizer_bytes);
+    const struct qkv_optimizer_options optimizer = qkv_train_optimizer_options(p->options);
+    status = qkv_optimizer_plan(&optimizer, m, p->rank, &plan->optimizer_bytes);
     if (!status) status = qkv_rank_sums_bytes(m, p->options, p->batch, qkv_parts_later_all(m), &plan->buffer_bytes);
     plan->buffer_bytes += messages;
     return status;
@@ -169,6 +170,7 @@ static enum qkv_status plan_traffic(const struct planner *p, struct qkv_rank_pla
         plan_bucket_gradients(&t, b, plan);
     /* What gradients became, and what came of the step; each to rank 0 and back. */
     plan->small_messages = 2 * (2 + plan_expert_layers(&m->spec.encoder) + plan_expert_layers(&m->spec.decoder));
+    if (qkv_train_optimizer(p->options) == QKV_OPTIMIZER_ADAFACTOR) plan->small_messages += 2; /* squares of weights */
     free(rounds);
     return QKV_OK;
 }
@@ -206,7 +208,8 @@ enum qkv_status qkv_rank_plan(struct qkv_model *model, const struct qkv_train_op
     if (!model->planned) return qkv_fail(ctx, QKV_ARGUMENT, "ranks are planned with a planned model");
     if (ranks < 1 || rank < 0 || rank >= ranks || !batch || !context)
         return qkv_fail(ctx, QKV_ARGUMENT, "there is no rank %d of %d, or nothing for it to do", rank, ranks);
-    status = qkv_model_plan(ctx, &model->spec, &learned);
+    status = qkv_model_check_plain(model, "ranks are planned");
+    if (!status) status = qkv_model_plan(ctx, &model->spec, &learned);
     if (status) return status;
     ctx->ranks = (struct qkv_communicator){.rank = rank, .ranks = ranks};
     status = plan_make(&(struct planner){.model = learned,

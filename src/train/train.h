@@ -95,6 +95,7 @@ enum qkv_status qkv_train_digest(struct qkv_context *ctx, const struct qkv_train
 enum qkv_status qkv_train_precision(struct qkv_context *ctx, struct qkv_train_options *options, bool fresh);
 /* Checked options only: the kinds that the texts name. */
 enum qkv_optimizer_kind qkv_train_optimizer(const struct qkv_train_options *options);
+struct qkv_optimizer_options qkv_train_optimizer_options(const struct qkv_train_options *options);
 enum qkv_schedule_kind qkv_train_schedule(const struct qkv_train_options *options);
 
 /* The steps of so many epochs of the trainer's data, which is open (epochs.c). QKV_ARGUMENT */
@@ -141,19 +142,28 @@ const char *qkv_optimizer_lacks(enum qkv_optimizer_kind kind);
 const char *qkv_moment_name(enum qkv_moment k);
 /* How it updates a weight, and whether it keeps that moment of it. */
 enum qkv_update qkv_optimizer_update(enum qkv_optimizer_kind kind, const struct qkv_weight *weight);
-bool qkv_optimizer_has(enum qkv_optimizer_kind kind, enum qkv_moment k, const struct qkv_weight *weight);
+bool qkv_optimizer_has(const struct qkv_optimizer_options *options, enum qkv_moment k, const struct qkv_weight *weight);
+/* Whether each rank has all numbers of that moment; and what a checkpoint has of it, without a name and data. */
+bool qkv_moment_whole(enum qkv_moment k);
+struct qkv_array qkv_moment_array(enum qkv_moment k, const struct qkv_weight *weight);
+/* The sizes of a weight in the step `factorise`. */
+size_t qkv_factored_rows(const struct qkv_weight *weight);
+size_t qkv_factored_columns(const struct qkv_weight *weight);
 /* How many moments a weight has, at most. */
-size_t qkv_optimizer_moments_of(enum qkv_optimizer_kind kind, const struct qkv_weights *weights);
-/* Whether an update needs all numbers of a gradient: the step `orthogonalise` follows, then the update `descend`, whose
- * scale makes changes as large as those of AdamW at the same rate (0.2·√max(rows, columns): Liu et al. 2025). */
+size_t qkv_optimizer_moments_of(const struct qkv_optimizer_options *options, const struct qkv_weights *weights);
+/* Whether an update needs all numbers of a gradient: the step `orthogonalise` or `factorise` follows, then the update
+ * `descend`. The scale of orthogonal changes makes them as large as those of AdamW at the same rate
+ * (0.2·√max(rows, columns): Liu et al. 2025). */
 bool qkv_update_whole(enum qkv_update update);
 float qkv_update_whole_scale(const struct qkv_weight *weight);
 /* Whether an optimizer of that kind has such an update. */
 bool qkv_optimizer_whole(enum qkv_optimizer_kind kind);
+/* Bytes of moments that each rank has whole. */
+size_t qkv_optimizer_whole_bytes(const struct qkv_optimizer_options *options, const struct qkv_weights *weights);
 /* The memory of these steps, one after the other. QKV_MEMORY */
 enum qkv_status qkv_optimizer_room(enum qkv_optimizer_kind kind, const struct qkv_weights *weights, size_t *bytes);
-/* The bytes of an optimizer of that kind on a rank, once the model, which may be planned, has gradients. QKV_MEMORY */
-enum qkv_status qkv_optimizer_plan(enum qkv_optimizer_kind kind, const struct qkv_model *model, int rank,
+/* The bytes of such an optimizer on a rank, once the model, which may be planned, has gradients. QKV_MEMORY */
+enum qkv_status qkv_optimizer_plan(const struct qkv_optimizer_options *options, const struct qkv_model *model, int rank,
                                    size_t *bytes);
 
 /* ---- optimizer (optimizer.c) ------------------------------------------------------------------------------------ */
@@ -165,7 +175,7 @@ void qkv_optimizer_set_steps(struct qkv_optimizer *optimizer, uint64_t steps);
 size_t qkv_optimizer_moments(const struct qkv_optimizer *optimizer);
 /* All of them, weight after weight; what frozen weights have is none. */
 const struct qkv_moment_run *qkv_optimizer_runs(const struct qkv_optimizer *optimizer, size_t *count);
-/* That moment of the first run of parameter i; NULL: it has none. */
+/* That moment of parameter i, or of its first run if ranks divide it; NULL: it has none. */
 float *qkv_optimizer_moment(struct qkv_optimizer *optimizer, enum qkv_moment k, size_t i);
 /* Whether parameter i learnt when the optimizer was made, and whether some rank has that moment of it. */
 bool qkv_optimizer_learns(const struct qkv_optimizer *optimizer, size_t i);
@@ -176,6 +186,8 @@ size_t qkv_optimizer_bytes(const struct qkv_optimizer *optimizer);
  * QKV_MEMORY */
 enum qkv_status qkv_optimizer_divide(struct qkv_optimizer *optimizer);
 const struct qkv_rank_masters *qkv_optimizer_masters(const struct qkv_optimizer *optimizer);
+/* As qkv_optimizer_exchange; without averages nothing is done. */
+enum qkv_status qkv_optimizer_average(struct qkv_optimizer *optimizer);
 
 /* ---- frozen weights, and rates (freeze.c) ----------------------------------------------------------------------- */
 

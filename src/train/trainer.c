@@ -19,9 +19,18 @@ static bool trainer_leads(const struct qkv_trainer *t) {
     return qkv_context_rank(t->ctx) == 0;
 }
 
-/* The best model, or the latest, into the folder: by all ranks. */
+/* The best model, or the latest, into the folder: by all ranks. Averages, if there are some, are in the place of the
+ * weights then. */
 static enum qkv_status trainer_save_model(struct qkv_trainer *t) {
     return qkv_rank_save_model(t->model, qkv_optimizer_masters(t->optimizer), t->folder);
+}
+
+/* Calls `work` with the averages in the place of the weights. */
+static enum qkv_status trainer_with_average(struct qkv_trainer *t, enum qkv_status (*work)(struct qkv_trainer *)) {
+    enum qkv_status status = qkv_optimizer_average(t->optimizer), back;
+    if (!status) status = work(t);
+    back = qkv_optimizer_average(t->optimizer);
+    return status ? status : back;
 }
 
 static enum qkv_status trainer_evaluate(struct qkv_trainer *t) {
@@ -64,7 +73,7 @@ static enum qkv_status trainer_write(struct qkv_trainer *t) {
     enum qkv_status status = qkv_rank_agree(t->ctx, leads ? qkv_log_sync(t->ctx, &t->log) : QKV_OK);
     if (!status) status = qkv_checkpoint_write(t);
     if (!status) status = qkv_rank_broadcast(t->ctx, &latest, sizeof latest);
-    if (!status && latest) status = trainer_save_model(t);
+    if (!status && latest) status = trainer_with_average(t, trainer_save_model);
     return status || !leads ? status : qkv_state_saved(t);
 }
 
@@ -84,7 +93,8 @@ enum qkv_status qkv_trainer_save(struct qkv_trainer *t) {
 /* What comes behind an update: evaluation, the line of the log, the checkpoint. */
 static enum qkv_status trainer_conclude(struct qkv_trainer *t) {
     enum qkv_status status = QKV_OK;
-    if (qkv_train_validates(&t->options) && falls_due(t, t->options.eval_every)) status = trainer_evaluate(t);
+    if (qkv_train_validates(&t->options) && falls_due(t, t->options.eval_every))
+        status = trainer_with_average(t, trainer_evaluate);
     if (!status && trainer_leads(t)) status = write_line(t);
     status = qkv_rank_agree(t->ctx, status);
     if (status) return status;
@@ -194,5 +204,6 @@ size_t qkv_trainer_bytes(const struct qkv_trainer *trainer) {
     size_t bytes = qkv_optimizer_bytes(t->optimizer) + qkv_pass_bytes(t->pass) + qkv_data_bytes(&t->data);
     bytes += t->sums.arena.peak + t->rank_sums.arena.capacity;
     if (t->validation_pass) bytes += qkv_pass_bytes(t->validation_pass);
+    if (t->model->adapter) bytes += qkv_weights_stored_bytes(qkv_model_base(t->model));
     return bytes + qkv_model_bytes(t->model);
 }

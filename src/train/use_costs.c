@@ -98,6 +98,17 @@ static enum qkv_status use_measure_examples(struct qkv_model *m, const struct qk
     return status;
 }
 
+/* Matrices that become fp32 when an adapter is merged into them. */
+static size_t use_merged_bytes(const struct qkv_model *m) {
+    const struct qkv_weights *base = qkv_model_base(m);
+    size_t bytes = 0;
+    for (size_t i = 0; i < base->tensor_count; i++) {
+        const struct qkv_tensor *x = base->tensors[i];
+        if (x->operand.adapter && x->operand.stored.count) bytes += x->rows * x->columns * sizeof(float);
+    }
+    return bytes;
+}
+
 enum qkv_status qkv_use_measure(struct qkv_model *m, const struct qkv_use_options *o, const struct qkv_use_sizes *sizes,
                                 size_t *bytes) {
     const struct qkv_spec *spec = &m->spec;
@@ -119,9 +130,10 @@ enum qkv_status qkv_use_measure(struct qkv_model *m, const struct qkv_use_option
     case QKV_USE_EVALUATE_EXAMPLES:
         return use_has_head(spec, QKV_HEAD_NONE) ? QKV_OK : use_measure_examples(m, o, bytes);
     case QKV_USE_PUBLISH:
-        *bytes = qkv_export_bytes(m);
+        *bytes = qkv_export_bytes(m) + use_merged_bytes(m);
         return QKV_OK;
     case QKV_USE_EXPORT:
+        *bytes = use_merged_bytes(m);
         break;
     }
     return QKV_OK;
@@ -144,7 +156,7 @@ enum qkv_status qkv_model_use_costs(struct qkv_model *plan, struct qkv_use_costs
     *costs = (struct qkv_use_costs){0};
     if (!plan->planned) return qkv_fail(plan->ctx, QKV_ARGUMENT, "costs are measured by a planned model");
     const size_t beside = plan->gradients.peak + plan->packed_arena.peak + plan->packed_back.peak; /* planned before */
-    const size_t plain = qkv_weights_stored_bytes(&plan->weights) + qkv_model_bytes(plan) - beside;
+    const size_t plain = qkv_weights_stored_bytes(qkv_model_base(plan)) + qkv_model_bytes(plan) - beside;
     const struct qkv_use_sizes sizes = {.longest = SIZE_MAX};
     enum qkv_status status = qkv_model_prepare(plan, false);
     const struct {
@@ -158,7 +170,7 @@ enum qkv_status qkv_model_use_costs(struct qkv_model *plan, struct qkv_use_costs
         status = qkv_use_measure(plan, &options, &sizes, uses[i].bytes);
         *uses[i].bytes += *uses[i].bytes ? plain + plan->packed_arena.peak : 0;
     }
-    costs->export_bytes = plain;
-    costs->publish_bytes = plain + qkv_export_bytes(plan);
+    costs->export_bytes = plain + use_merged_bytes(plan);
+    costs->publish_bytes = costs->export_bytes + qkv_export_bytes(plan);
     return status;
 }

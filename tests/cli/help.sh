@@ -173,7 +173,7 @@ fi
 refuse 2 '--precision is "bf61"; it must be fp32, bf16 or auto; did you mean bf16\? \(".*qkv help generate" explains it\)' "$QKV" generate run --precision bf61
 refuse 2 '--preset is "nano-gtp", and there is no such preset; did you mean nano-gpt\? \(".*qkv help train" lists them\)' "$QKV" train --preset nano-gtp
 refuse 2 '--preset is "nano-gtp".*nano-gpt.*"[^"]*qkv help info" lists them' "$QKV" info --preset nano-gtp
-refuse 2 '--optimizer is "adamv"; it must be adamw, adam, sgd, lion or muon; did you mean adam' \
+refuse 2 '--optimizer is "adamv"; it must be adamw, adam, sgd, lion, muon or adafactor; did you mean adam' \
     "$QKV" train --optimizer adamv
 refuse 2 '--schedule is "cosin"; .*did you mean cosine' "$QKV" train --schedule cosin
 refuse 2 '--extend is "flatt"; .*did you mean flat\?' "$QKV" train --extend flatt

@@ -211,6 +211,15 @@ make_pairs
 trains --preset tiny-seq2seq --pairs pairs.tsv
 trains --preset text-classifier --labeled labels.tsv
 
+# ---- adapters, over weights that stay in their file ----
+trains --from own-bf16 --lora rank=64 --data text.txt --context 256 --batch 2 --groups 1
+compares "info --lora" "$("$QKV" info own-bf16 --lora rank=64 --batch 2 --context 256 --json --threads 1 |
+    grep -oE '"(train_bytes|process_bytes)": [0-9]+' | awk '{sum += $2} END {printf "%d", sum / 1024}')" "$taken"
+seq -s ' ' 512 | head -c 254 >prompt
+takes generate own-f32 --adapter trained --prompt-file prompt -n 1 --temp 0 -q
+compares "generate --adapter" "$("$QKV" info own-f32 --adapter trained --json --threads 1 |
+    grep -oE '"(run_bytes|process_bytes)": [0-9]+' | awk '{sum += $2} END {printf "%d", sum / 1024}')" "$taken"
+
 # ---- a tokenizer of one long word: 10 to 12 bytes for each of its own ----
 awk 'BEGIN {srand(1); for (i = 0; i < 4000000; i++) printf "%c", 97 + int(26 * rand())}' >word
 head -c 4000000 /dev/zero | tr '\0' a >same

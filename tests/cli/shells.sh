@@ -63,7 +63,7 @@ same "$(complete_bash qkv train --preset nano)" nano-gpt 'bash: qkv train --pres
 same "$(complete_bash qkv train --preset = nano)" nano-gpt 'bash: qkv train --preset=nano'
 same "$(complete_bash qkv tr | sort | tr '\n' ' ')" 'train translate ' 'bash: qkv tr'
 same "$(complete_bash qkv generate run --top- | tr '\n' ' ')" '--top-k --top-p ' 'bash: qkv generate run --top-'
-same "$(complete_bash qkv train --optimizer '' | tr '\n' ' ')" 'adamw adam sgd lion muon ' 'bash: qkv train --optimizer'
+same "$(complete_bash qkv train --optimizer '' | tr '\n' ' ')" 'adamw adam sgd lion muon adafactor ' 'bash: qkv train --optimizer'
 same "$(complete_bash qkv train --data a.)" a.json 'bash: qkv train --data a.'
 same "$(complete_bash qkv train --out '')" folder 'bash: qkv train --out'
 same "$(complete_bash qkv info fol)" folder 'bash: qkv info fol'
@@ -116,7 +116,7 @@ if command -v fish >/dev/null; then
     same "$(complete_fish 'qkv train --preset nano')" 'nano-gpt ' 'fish: qkv train --preset nano'
     same "$(complete_fish 'qkv train --preset=nano')" '--preset=nano-gpt ' 'fish: qkv train --preset=nano'
     same "$(complete_fish 'qkv tr')" 'train translate ' 'fish: qkv tr'
-    same "$(complete_fish 'qkv train --optimizer ')" 'adam adamw lion muon sgd ' 'fish: qkv train --optimizer'
+    same "$(complete_fish 'qkv train --optimizer ')" 'adafactor adam adamw lion muon sgd ' 'fish: qkv train --optimizer'
     same "$(complete_fish 'qkv train --out ')" 'folder/ ' 'fish: qkv train --out'
 else
     missing fish

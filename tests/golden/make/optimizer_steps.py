@@ -2,7 +2,7 @@
 
     python optimizer_steps.py OUT.safetensors
 
-A matrix of a block and the weight of a norm go towards a target: the gradient is w - target. adamw, adam, sgd and muon are torch.optim's;
+A matrix of a block and the weight of a norm go towards a target: the gradient is w - target. adamw, adam, sgd, muon and adafactor are torch.optim's;
 Muon's iteration of Newton and Schulz, which torch rounds to bf16, is made here in float64 by the published formula, and the weights that
 are no matrices of blocks get AdamW. lion is the algorithm of the paper (Chen et al. 2023, algorithm 2)."""
 import sys
@@ -42,6 +42,7 @@ def made(kind, matrix, vector):
     if kind == 'adam': return [torch.optim.Adam(groups, **ADAM)]
     if kind == 'sgd': return [torch.optim.SGD(groups, lr=RATE, momentum=0.7)]
     if kind == 'lion': return [Lion(groups, dict(lr=RATE, betas=(0.8, 0.95)))]
+    if kind == 'adafactor': return [torch.optim.Adafactor(groups, lr=RATE, eps=(1e-3, 1e-3))]
     return [torch.optim.Muon(groups[:1], lr=RATE, momentum=0.7, adjust_lr_fn='match_rms_adamw'),
             torch.optim.AdamW(groups[1:], **ADAM)]
 
@@ -52,7 +53,7 @@ def main(path):
     start = {'matrix': rng.normal(size=(64, 32)), 'vector': rng.normal(size=(32,))}
     target = {k: v + rng.normal(size=v.shape) for k, v in start.items()}
     out = {f'{what}.{k}': v.astype(np.float32) for what, t in (('start', start), ('target', target)) for k, v in t.items()}
-    for kind in ('adamw', 'adam', 'sgd', 'lion', 'muon'):
+    for kind in ('adamw', 'adam', 'sgd', 'lion', 'muon', 'adafactor'):
         w = {k: torch.tensor(out[f'start.{k}'].astype(np.float64), requires_grad=True) for k in start}
         goal = {k: torch.tensor(out[f'target.{k}'].astype(np.float64)) for k in start}
         optimizers = made(kind, w['matrix'], w['vector'])
