@@ -29,7 +29,7 @@ struct cli_train_arguments {
     const char *checkpoint; /* a file in the folder `resume`; NULL: the latest */
     struct cli_texts set;
     int64_t sample, log_every;
-    bool quiet, plain, profile, json, force;
+    bool quiet, plain, profile, json;
     struct cli_common common;
     struct cli_train_values training;
 };

@@ -47,8 +47,6 @@ static const struct cli_option own_options[] = {
     {CLI_FLAG, 0, "profile", NULL, offsetof(struct cli_train_arguments, profile),
      .help = "show at the end the time that the steps spent in each operator", .subject = "output"},
     CLI_JSON(struct cli_train_arguments, "the result of the run, at its end,"),
-    {CLI_FLAG, 0, "force", NULL, offsetof(struct cli_train_arguments, force),
-     .help = "with --find-rate: replace a picture that exists", .subject = "output"},
     CLI_COMMON(struct cli_train_arguments),
     CLI_IGNORE_MEMORY(struct cli_train_arguments),
     CLI_IGNORE_DIGEST(struct cli_train_arguments),
@@ -64,7 +62,6 @@ static const char *training_value(const struct cli_train_arguments *a, const cha
 
 /* `config` counts as a model: the file may name one to begin with. */
 CLI_CONDITION(reads_no_model, struct cli_train_arguments, !a->resume && !a->config && !training_value(a, "from"))
-CLI_CONDITION(finds_none, struct cli_train_arguments, !a->find_rate)
 CLI_CONDITION(finds_rate, struct cli_train_arguments, a->find_rate != NULL)
 CLI_CONDITION(is_quiet, struct cli_train_arguments, a->quiet)
 CLI_CONDITION(prints_json, struct cli_train_arguments, a->json)
@@ -73,7 +70,6 @@ static const struct cli_rule rules[] = {
     {"out resume extend sample log-every profile json", finds_rate, "--find-rate makes no run; leave one of them out"},
     {"rate min-rate warmup schedule decay-share average epochs eval-every eval-batches patience save-every keep",
      finds_rate, "the test of --find-rate has its own; leave one of them out"},
-    {"force", finds_none, "a run is never replaced; it is for --find-rate"},
     {"plain log-every", is_quiet, CLI_WHY_QUIET},
     {"profile", prints_json, "--json is all that standard output gets; leave one of them out"},
     {"ignore-digest", reads_no_model, "a new run has no model to check; it is for --resume and --from"},

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sys/stat.h>
+
 #include "cli_train.h"
 
 enum { RATE_STEPS = 100, RATE_LINES = 16 };
@@ -203,7 +205,10 @@ int cli_train_find_rate(struct qkv_trainer *trainer, struct cli_progress *progre
     size_t notes = 0;
     if (!test.points) return cli_failed("out of memory");
     cli_train_notes(progress, trainer, &notes);
-    int code = cli_output_begin(ctx, a->find_rate, a->force, &output);
+    struct stat info;
+    int code = stat(a->find_rate, &info) == 0 && S_ISREG(info.st_mode)
+                   ? cli_failed("%s exists; name another file for the picture, or remove it", a->find_rate)
+                   : cli_output_begin(ctx, a->find_rate, false, &output);
     if (!code) {
         if (qkv_trainer_test_rates(trainer, rate_low, rate_high, steps)) code = cli_broken(ctx);
         if (!code) code = rate_steps(trainer, progress, steps, &test);

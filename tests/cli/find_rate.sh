@@ -24,11 +24,12 @@ has rates.svg '^<svg xmlns'
 has rates.svg '^</svg>$'
 has rates.svg '<polyline'
 cp out first
-refuse 1 'rates.svg' find_rate --find-rate rates.svg --steps 60
+refuse 1 'rates.svg exists; name another' find_rate --find-rate rates.svg --steps 60
 nothing_stays
 # the suggestion is one that training learns with
 rate=$(sed -n 's/^train with --rate \([^:]*\):.*/\1/p' first)
-try 0 find_rate --find-rate rates.svg --steps 60 --force
+rm rates.svg
+try 0 find_rate --find-rate rates.svg --steps 60
 same "$(cat out)" "$(cat first)" "a second test"
 try 0 "$QKV" train --spec spec.json --data text.txt --rate "$rate" --warmup 0 --steps 30 --out run --quiet
 losses=$(sed -n 's/.*"loss": *\([0-9.]*\),.*/\1/p' run/log.jsonl)
@@ -37,7 +38,6 @@ awk -v first="$(head -1 <<<"$losses")" -v last="$(tail -1 <<<"$losses")" 'BEGIN 
 # options that the test has itself, and those of a run
 refuse 2 '--out has no effect: --find-rate makes no run' find_rate --find-rate other.svg --out run2
 refuse 2 '--rate has no effect: the test of --find-rate' find_rate --find-rate other.svg --rate 1e-3
-refuse 2 '--force has no effect' find_rate --out run2 --force
 refuse 1 'missing.txt' "$QKV" train --spec spec.json --data missing.txt --find-rate other.svg
 nothing_stays
 checks=$((checks + 1))
