@@ -292,7 +292,7 @@ static int run_train(const void *values, const char *const *words, size_t count)
     if (a.find_rate && cli_ranks_count() > 1)
         return cli_usage("train: --find-rate is for one process; leave mpirun out");
     if (folder) a.resume = folder;
-    char *tests = a.find_rate ? cli_train_rate_folder() : NULL;
+    char *tests = a.find_rate ? cli_train_rate_folder(a.find_rate) : NULL;
     if (a.find_rate) a.out = tests;
     const int code = a.find_rate && !tests ? CLI_FAILED : train_run(&a);
     if (tests) cli_train_rate_clear(tests);
@@ -317,6 +317,7 @@ const struct cli_command *cli_train(void) {
     static struct cli_command command = {
         .name = "train",
         .writes = files,
+        .appends = true, /* --find-rate itself refuses a picture that exists */
         .summary = "train a model on a text, lines, pairs or labels, or continue a run",
         .usage = "--preset NAME --data FILE --out RUN [options]\n"
                  "--preset NAME --lines FILE --out RUN [options]\n"

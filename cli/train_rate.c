@@ -43,9 +43,14 @@ static int rate_remove(const char *path, const struct stat *info, int kind, stru
     return remove(path);
 }
 
-char *cli_train_rate_folder(void) {
+char *cli_train_rate_folder(const char *picture) {
     const char *parent = getenv("TMPDIR");
     char root[4096], *folder = NULL;
+    struct stat info;
+    if (stat(picture, &info) == 0 && S_ISREG(info.st_mode)) {
+        cli_failed("%s exists; name another file for the picture, or remove it", picture);
+        return NULL;
+    }
     if (!parent || !*parent) parent = "/tmp";
     const int n = snprintf(root, sizeof root, "%s/qkv-rate-XXXXXX", parent);
     const bool fits = n > 0 && (size_t)n + sizeof "/run" < sizeof root;
@@ -205,10 +210,7 @@ int cli_train_find_rate(struct qkv_trainer *trainer, struct cli_progress *progre
     size_t notes = 0;
     if (!test.points) return cli_failed("out of memory");
     cli_train_notes(progress, trainer, &notes);
-    struct stat info;
-    int code = stat(a->find_rate, &info) == 0 && S_ISREG(info.st_mode)
-                   ? cli_failed("%s exists; name another file for the picture, or remove it", a->find_rate)
-                   : cli_output_begin(ctx, a->find_rate, false, &output);
+    int code = cli_output_begin(ctx, a->find_rate, false, &output);
     if (!code) {
         if (qkv_trainer_test_rates(trainer, rate_low, rate_high, steps)) code = cli_broken(ctx);
         if (!code) code = rate_steps(trainer, progress, steps, &test);
