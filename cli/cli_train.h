@@ -25,7 +25,7 @@ int cli_train_set_all(struct qkv_context *ctx, const struct cli_train_values *va
 size_t cli_train_options(struct cli_option *options, size_t offset, bool texts_only);
 /* The command line of "qkv train". */
 struct cli_train_arguments {
-    const char *preset, *spec, *config, *out, *resume, *extend;
+    const char *preset, *spec, *config, *out, *resume, *extend, *find_rate;
     const char *checkpoint; /* a file in the folder `resume`; NULL: the latest */
     struct cli_texts set;
     int64_t sample, log_every;
@@ -56,6 +56,15 @@ int cli_train_show(struct cli_progress *progress, struct qkv_trainer *trainer, i
  * (train_result.c). */
 int cli_train_json(struct qkv_trainer *trainer, const struct cli_train_arguments *arguments,
                    const struct qkv_train_report *report, const char *state);
+/* --find-rate (train_rate.c): the options of the test, in place of those of a run; makes a folder for it, whose name
+ * the caller frees, unless the picture exists; NULL after a message. */
+void cli_train_rate_options(const struct cli_train_arguments *arguments, struct qkv_train_options *options);
+char *cli_train_rate_folder(const char *picture);
+/* Removes that folder with the run in it. */
+void cli_train_rate_clear(const char *folder);
+/* Makes the steps of the test, prints a table and what to do, and writes the picture; returns the exit code. */
+int cli_train_find_rate(struct qkv_trainer *trainer, struct cli_progress *progress,
+                        const struct cli_train_arguments *arguments);
 /* Prints the table of --profile on standard output. */
 void cli_print_profile(struct qkv_profile_report report);
 

@@ -28,6 +28,11 @@ static const struct cli_option own_options[] = {
      .help = "learning rate from the one reached to the new end, for --resume with --steps or --epochs: decay (falls "
              "to min-rate), flat (stays), rewarm (rises to rate again, then follows the schedule)",
      .before = "decay", .subject = "saving"},
+    {CLI_WRITE, 0, "find-rate", "FILE.svg", offsetof(struct cli_train_arguments, find_rate),
+     .help = "test learning rates in place of training: the rate grows from 1e-7 to 10 over --steps steps (100), as "
+             "long as the loss does not grow with it; prints the losses and a rate to train with, and draws them in "
+             "FILE.svg; no run is made",
+     .subject = "optimizer"},
     {CLI_COUNT, 0, "sample", "N", offsetof(struct cli_train_arguments, sample),
      .help = "number of tokens of a sample, which is shown after each evaluation and saved in samples.jsonl: a text, "
              "or for pairs the targets of a few sources",
@@ -57,10 +62,14 @@ static const char *training_value(const struct cli_train_arguments *a, const cha
 
 /* `config` counts as a model: the file may name one to begin with. */
 CLI_CONDITION(reads_no_model, struct cli_train_arguments, !a->resume && !a->config && !training_value(a, "from"))
+CLI_CONDITION(finds_rate, struct cli_train_arguments, a->find_rate != NULL)
 CLI_CONDITION(is_quiet, struct cli_train_arguments, a->quiet)
 CLI_CONDITION(prints_json, struct cli_train_arguments, a->json)
 
 static const struct cli_rule rules[] = {
+    {"out resume extend sample log-every profile json", finds_rate, "--find-rate makes no run; leave one of them out"},
+    {"rate min-rate warmup schedule decay-share average epochs eval-every eval-batches patience save-every keep",
+     finds_rate, "the test of --find-rate has its own; leave one of them out"},
     {"plain log-every", is_quiet, CLI_WHY_QUIET},
     {"profile", prints_json, "--json is all that standard output gets; leave one of them out"},
     {"ignore-digest", reads_no_model, "a new run has no model to check; it is for --resume and --from"},
@@ -263,11 +272,13 @@ static int train_run(const struct cli_train_arguments *a) {
     if (code == CLI_DONE && a->resume && cli_train_sample_idle(a, qkv_trainer_options(trainer))) code = CLI_FAILED;
     if (code == CLI_DONE) {
         task.finish = true;
-        cli_train_introduce(&progress, trainer, a, own);
+        if (!a->find_rate) cli_train_introduce(&progress, trainer, a, own);
         progress.latest = 0; /* shows the first step at once */
         if (a->profile && qkv_trainer_profile_start(trainer)) code = cli_broken(ctx);
     }
-    if (code == CLI_DONE) {
+    if (code == CLI_DONE && a->find_rate)
+        code = cli_train_find_rate(trainer, &progress, a);
+    else if (code == CLI_DONE) {
         code = train_loop(trainer, &progress, a, before);
         if (a->profile) cli_print_profile(qkv_trainer_profile(trainer));
     }
@@ -282,8 +293,14 @@ static int run_train(const void *values, const char *const *words, size_t count)
     char *folder = a.resume ? cli_model_folder(a.resume, &a.checkpoint) : NULL;
     (void)words, (void)count;
     if (a.resume && !folder) return CLI_FAILED;
+    if (a.find_rate && cli_ranks_count() > 1)
+        return cli_usage("train: --find-rate is for one process; leave mpirun out");
     if (folder) a.resume = folder;
-    const int code = train_run(&a);
+    char *tests = a.find_rate ? cli_train_rate_folder(a.find_rate) : NULL;
+    if (a.find_rate) a.out = tests;
+    const int code = a.find_rate && !tests ? CLI_FAILED : train_run(&a);
+    if (tests) cli_train_rate_clear(tests);
+    free(tests);
     free(folder);
     return code;
 }
@@ -304,6 +321,7 @@ const struct cli_command *cli_train(void) {
     static struct cli_command command = {
         .name = "train",
         .writes = files,
+        .appends = true, /* --find-rate itself refuses a picture that exists */
         .summary = "train a model on a text, lines, pairs, labels or talks, or continue a run",
         .usage = "--preset NAME --data FILE --out RUN [options]\n"
                  "--preset NAME --lines FILE --out RUN [options]\n"
@@ -314,6 +332,7 @@ const struct cli_command *cli_train(void) {
                  "--from MODEL --data FILE --out RUN [options]\n"
                  "--from MODEL --chat FILE --out RUN [options]\n"
                  "--spec FILE --config FILE --out RUN [options]\n"
+                 "--preset NAME --data FILE --find-rate FILE.svg [options]\n"
                  "--resume RUN [--steps N [--extend HOW]]",
         .description =
             "Training makes a folder RUN: the model with the best validation loss (config.json, model.safetensors, "
@@ -385,6 +404,7 @@ const struct cli_command *cli_train(void) {
             "qkv train --from enc/ --new-head --task classify_tokens --labeled train.conll --out tagger/\n"
             "qkv train --spec run/config.json --config run/train.json --seed 2 --out second/\n"
             "mpirun -n 4 qkv train --preset gpt2-small --data book.txt --out run/\n"
+            "qkv train --preset nano-gpt --data shakespeare.txt --find-rate rates.svg\n"
             "qkv train --preset g2p --pairs train.tsv --epochs 3 --out g2p/\n"
             "qkv train --resume run/ --steps 10000\n"
             "qkv train --resume run/ --steps 10000 --extend rewarm",

@@ -202,8 +202,8 @@ static void step_muon(struct element *e, double *g, const struct qkv_optimizer_o
     free(x);
 }
 
-/* A step of Adafactor (Shazeer & Stern 2018) for a matrix, or a vector of one row, with the gradient of each number. The
- * moments of rows are in m of the first R elements, those of columns in v of the first C. */
+/* A step of Adafactor (Shazeer & Stern 2018) for a matrix, or a vector of one row, with the gradient of each number.
+ * The moments of rows are in m of the first R elements, those of columns in v of the first C. */
 static void step_adafactor(struct element *e, const double *g, const struct qkv_optimizer_options *o, bool matrix,
                            size_t R, size_t C, double decay, int t) {
     const double rate = 0.01, share = pow(t, -0.8), steady = rate < 1 / sqrt(t) ? rate : 1 / sqrt(t);

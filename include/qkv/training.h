@@ -495,6 +495,12 @@ QKV_API enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t t
  * matrices that only products read as bf16 alone: its model can evaluate and generate in that precision, but cannot be
  * saved or exported, and calls that copy weights fail for these matrices. The run's folder has the model in fp32. */
 QKV_API struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer);
+#ifdef QKV_EXPERIMENTAL
+/* Experimental: a range test of the learning rate (Smith 2017): in the next `steps` steps the rate grows by a constant
+ * factor from `low` to `high`, whatever the schedule says. For a trainer before its first step, on all ranks; the run
+ * does not record it. Fails with QKV_ARGUMENT. */
+QKV_API enum qkv_status qkv_trainer_test_rates(struct qkv_trainer *trainer, double low, double high, int64_t steps);
+#endif
 /* The options of the run, with adjusted defaults. Owned by the trainer. */
 QKV_API const struct qkv_train_options *qkv_trainer_options(const struct qkv_trainer *trainer);
 /* Bytes of weights, optimizer, one step, and the lines of the training data. Weights that an adapter leaves in their

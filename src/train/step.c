@@ -3,6 +3,7 @@
  * trainer.c. */
 #include <math.h>
 
+#include "base/math.h"
 #include "base/profile.h"
 #include "model/model.h"
 #include "op/builders.h"
@@ -126,8 +127,14 @@ static enum qkv_status step_clip(struct qkv_trainer *t, struct step *s) {
     return QKV_OK;
 }
 
+static double step_rate(const struct qkv_trainer *t) {
+    const int64_t s = t->report.step, last = t->rates.steps - 1;
+    if (!t->rates.steps) return qkv_learning_rate(&t->options, &t->facts.seams, s);
+    return t->rates.low * qkv_pow(t->rates.high / t->rates.low, qkv_fmin(1, (double)s / (double)last));
+}
+
 static enum qkv_status step_update(struct qkv_trainer *t, const struct step *s) {
-    const double rate = qkv_learning_rate(&t->options, &t->facts.seams, t->report.step);
+    const double rate = step_rate(t);
     enum qkv_status status = qkv_optimizer_step(t->optimizer, rate, s->scale);
     if (status) return status;
     qkv_loads_take(t);

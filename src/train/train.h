@@ -272,6 +272,10 @@ struct qkv_trainer {
     struct qkv_train_report report; /* of the latest step; kept in the checkpoint */
     double *loads;                  /* (load_count): of experts, as report.expert_loads; NULL: there are none */
     size_t load_count;
+    struct {
+        double low, high;
+        int64_t steps;           /* 0: the schedule says the rate */
+    } rates;                     /* of a range test */
     int64_t stale;               /* evaluations since the best */
     bool pending;                /* the latest step's evaluation and log line are still due */
     struct qkv_profile *profile; /* NULL: not asked for */

@@ -1,6 +1,7 @@
 /* A trainer between two steps: what falls due after a step (step.c), evaluation, the log's line, the checkpoint; and
  * what may be known of it. The line is written before the checkpoint, so a killed run may have lines too many but never
  * too few. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -154,6 +155,19 @@ struct qkv_profile_report qkv_trainer_profile(const struct qkv_trainer *t) {
     report.rank_hidden = t->rank_sums.hidden;
     for (size_t i = 0; i < report.count; i++) report.seconds += report.rows[i].seconds;
     return report;
+}
+
+enum qkv_status qkv_trainer_test_rates(struct qkv_trainer *t, double low, double high, int64_t steps) {
+    QKV_CALL(t ? t->ctx : NULL);
+    QKV_NEED(qkv_call, t);
+    if (!(low > 0 && high > low && high <= FLT_MAX) || steps < 2 || t->report.step > 0)
+        return qkv_fail(t->ctx, QKV_ARGUMENT,
+                        "a test of rates has two or more steps before any other, and rates that grow from more than 0 "
+                        "to at most 3.4e38");
+    t->rates.low = low;
+    t->rates.high = high;
+    t->rates.steps = steps;
+    return QKV_OK;
 }
 
 struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer) {

@@ -225,7 +225,8 @@ shortened() {
 
 # written FILE: the files and folders that the commands in it make.
 written() {
-    grep -oE ' (--out|--output|-o|--json|--csv|--tensorboard|>) +[^ ]+' "$1" | sed -E 's/^ [^ ]+ +//; s/\/$//' |
+    grep -oE ' (--out|--output|-o|--json|--csv|--tensorboard|--find-rate|>) +[^ ]+' "$1" |
+        sed -E 's/^ [^ ]+ +//; s/\/$//' |
         grep -vx -- - | sort -u
 }
 

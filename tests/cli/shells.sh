@@ -63,7 +63,8 @@ same "$(complete_bash qkv train --preset nano)" nano-gpt 'bash: qkv train --pres
 same "$(complete_bash qkv train --preset = nano)" nano-gpt 'bash: qkv train --preset=nano'
 same "$(complete_bash qkv tr | sort | tr '\n' ' ')" 'train translate ' 'bash: qkv tr'
 same "$(complete_bash qkv generate run --top- | tr '\n' ' ')" '--top-k --top-p ' 'bash: qkv generate run --top-'
-same "$(complete_bash qkv train --optimizer '' | tr '\n' ' ')" 'adamw adam sgd lion muon adafactor ' 'bash: qkv train --optimizer'
+same "$(complete_bash qkv train --optimizer '' | tr '\n' ' ')" \
+    'adamw adam sgd lion muon adafactor ' 'bash: qkv train --optimizer'
 same "$(complete_bash qkv train --data a.)" a.json 'bash: qkv train --data a.'
 same "$(complete_bash qkv train --out '')" folder 'bash: qkv train --out'
 same "$(complete_bash qkv info fol)" folder 'bash: qkv info fol'
