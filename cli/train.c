@@ -304,7 +304,7 @@ const struct cli_command *cli_train(void) {
     static struct cli_command command = {
         .name = "train",
         .writes = files,
-        .summary = "train a model on a text, lines, pairs, labels or talks, or continue a run",
+        .summary = "train a model on texts, pairs, labels or talks, or continue a run",
         .usage = "--preset NAME --data FILE --out RUN [options]\n"
                  "--preset NAME --lines FILE --out RUN [options]\n"
                  "--preset NAME --pairs FILE --out RUN [options]\n"
