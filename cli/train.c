@@ -146,8 +146,8 @@ static void train_suggest(struct cli_progress *progress, const char *folder, con
         cli_progress_line(progress, "try: %s eval %s%s%s --examples FILE", cli_program, model, with, adapter);
     else if (options->chat || options->preferences)
         cli_progress_line(progress, "try: %s chat %s%s%s%s%s", cli_program, model, with, adapter,
-                          lora && options->template ? " --template " : "",
-                          lora && options->template ? options->template : "");
+                          lora && options->chat_template ? " --template " : "",
+                          lora && options->chat_template ? options->chat_template : "");
     else if (options->task && !strcmp(options->task, "mlm"))
         cli_progress_line(progress, "try: %s fill %s%s%s \"a text with a <mask> in it\"", cli_program, model, with,
                           adapter);
