@@ -99,13 +99,14 @@ static void margins_begin_at_0_and_rise(void **state) {
         struct qkv_train_options o = options_of(path);
         struct qkv_trainer *trainer;
         struct qkv_train_report r = {0};
+        o.valid = path; /* the pairs that are learnt */
         o.preference_loss = kinds[k % 2], o.preference_beta = 0.3, o.lora = adapters[k / 2];
         o.metric = "accuracy", o.steps = 20, o.eval_every = 20, o.rate = k / 2 ? 1e-2 : 2e-3;
         assert_ok(ctx, qkv_trainer_create(ctx, NULL, &o, fixture_run("rises"), NULL, NULL, &trainer));
         assert_ok(ctx, qkv_trainer_step(trainer, &r));
         if (!(fabs(r.loss - begins[k % 2]) < 1e-6)) fail_msg("%s begins with %.9g", kinds[k % 2], r.loss);
         r = fixture_steps(ctx, trainer, 20);
-        if (!(r.valid_loss < 0.9 * begins[k % 2] && r.metric >= 0.5))
+        if (!(r.valid_loss < 0.9 * begins[k % 2] && r.metric > 0.5))
             fail_msg("%s: valid loss %g, accuracy %g", kinds[k % 2], r.valid_loss, r.metric);
         qkv_trainer_free(trainer);
     }
