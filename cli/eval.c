@@ -502,7 +502,7 @@ const struct cli_command *cli_eval(void) {
     static const struct cli_command command = {
         .name = "eval",
         .words = CLI_WORD_MODEL,
-        .summary = "measure a model on a text, pairs, labelled lines, examples or talks",
+        .summary = "measure a model on texts, pairs, labels, examples or talks",
         .usage = "RUN --data FILE [options]\nRUN --data FILE --against OTHER [options]\nRUN --pairs FILE "
                  "[options]\nRUN --labeled FILE [options]\n"
                  "RUN --examples FILE [options]\nRUN --chat FILE [--against OTHER] [options]",

@@ -155,8 +155,8 @@ static void train_suggest(struct cli_progress *progress, const char *folder, con
         cli_progress_line(progress, "try: %s eval %s%s%s --examples FILE", cli_program, model, with, adapter);
     else if (options->chat || options->preferences)
         cli_progress_line(progress, "try: %s chat %s%s%s%s%s", cli_program, model, with, adapter,
-                          lora && options->template ? " --template " : "",
-                          lora && options->template ? options->template : "");
+                          lora && options->chat_template ? " --template " : "",
+                          lora && options->chat_template ? options->chat_template : "");
     else if (options->task && !strcmp(options->task, "mlm"))
         cli_progress_line(progress, "try: %s fill %s%s%s \"a text with a <mask> in it\"", cli_program, model, with,
                           adapter);
@@ -322,7 +322,7 @@ const struct cli_command *cli_train(void) {
         .name = "train",
         .writes = files,
         .appends = true, /* --find-rate itself refuses a picture that exists */
-        .summary = "train a model on a text, lines, pairs, labels or talks, or continue a run",
+        .summary = "train a model on texts, pairs, labels or talks, or continue a run",
         .usage = "--preset NAME --data FILE --out RUN [options]\n"
                  "--preset NAME --lines FILE --out RUN [options]\n"
                  "--preset NAME --pairs FILE --out RUN [options]\n"
@@ -339,20 +339,17 @@ const struct cli_command *cli_train(void) {
             "tokenizer.json), the latest state (checkpoint.safetensors), the options (train.json) and a log with a "
             "line of JSON for each step (log.jsonl). A preset brings its own defaults for the options above.\n\n"
             "--data trains on the next token of a text, or with --task mlm on its masked tokens. --lines does the same "
-            "with lines, each a sequence between <s> and </s>. --pairs trains on the target of a source; a line of the "
-            "file is a source, a tab and a target. --labeled trains on the label of a line; a line of the file is a "
-            "label, a tab and a text. With head.kind classify_tokens it trains on the label of a word: each line is a "
-            "word, a tab and its label, and an empty line ends a sentence.\n\n"
+            "with lines, each a sequence between <s> and </s>. --pairs trains on the target of a source, --labeled on "
+            "the label of a line, or with head.kind classify_tokens on that of a word.\n\n"
             "--chat trains on what the assistant says in talks, which the model's chat template writes: a line of the "
             "file is JSON with \"messages\" or \"conversations\"; or it has \"prompt\" and \"completion\", and only "
             "the completion has a loss. --preferences trains on \"prompt\", \"chosen\" and \"rejected\"; the model of "
             "--from is the reference. docs/do/talks.md describes the lines.\n\n"
             "--data A:3 --data B:1 mixes texts: docs/do/data.md.\n\n"
             "--data, --lines, --pairs, --labeled, --chat, --preferences and --valid may be repeated. A folder stands "
-            "for the files in it, "
-            "sorted by name, without hidden files and inner folders. Several texts are read as one text, with an end "
-            "token between them if the tokenizer has one; the validation part is the last part of this text. "
-            "train.json records each file.\n\n"
+            "for the files in it, sorted by name, without hidden files and inner folders. Several texts are read as "
+            "one text, with an end token between them if the tokenizer has one; the validation part is the last part "
+            "of this text. train.json records each file.\n\n"
             "--from MODEL begins with the weights, spec and tokenizers of a model folder or run instead of --preset or "
             "--spec; the optimizer and the schedule are new. --new-head gives the model a new head if its own does not "
             "fit the task or the labels: one that classifies lines for labelled lines, or words with --task "
@@ -379,12 +376,10 @@ const struct cli_command *cli_train(void) {
             "Under mpirun of Open MPI several processes train one model, on one machine or on many that share the "
             "folder RUN. Each computes the gradients of whole groups of a batch (--groups), so the losses and weights "
             "are those of one process, bit for bit, and any number of processes can continue the run with --resume. "
-            "QKV_RANK_SECONDS is the number of seconds after which a silent process counts as hung (600). As root "
-            "mpirun needs --allow-run-as-root; for more ranks than cores it needs --oversubscribe.\n\n"
+            "QKV_RANK_SECONDS is the number of seconds after which a silent process counts as hung (600).\n\n"
             "--profile prints a table of the time of a step, at the end or after an interruption: for each operator "
             "the calls, the time and its share, the FLOP/s of products and attention with their share of the measured "
-            "peak, and the bytes/s of operators that memory limits. Activations and residual additions of forward "
-            "count as part of the products before them. Evaluations, the log and checkpoints are not in the table.",
+            "peak, and the bytes/s of operators that memory limits.",
         .examples =
             "qkv train --preset nano-gpt --data shakespeare.txt --out run/\n"
             "qkv train --preset nano-gpt --tokenizer bpe:512 --data texts.jsonl:0.7 --data books/:0.3 --out mix/\n"

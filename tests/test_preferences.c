@@ -87,7 +87,8 @@ static const char *write_pairs(const char *name, size_t count) {
     return path;
 }
 
-/* Before the first step model and reference are the same, so all margins are 0; margins then rise. */
+/* Before the first step model and reference are the same, so all margins are 0, and no pair is right; margins then
+ * rise. */
 static void margins_begin_at_0_and_rise(void **state) {
     (void)state;
     static const char *const kinds[] = {"dpo", "ipo"}, *const adapters[] = {NULL,
@@ -98,6 +99,7 @@ static void margins_begin_at_0_and_rise(void **state) {
         struct qkv_train_options o = options_of(path);
         struct qkv_trainer *trainer;
         struct qkv_train_report r = {0};
+        o.valid = path; /* the pairs that are learnt */
         o.preference_loss = kinds[k % 2], o.preference_beta = 0.3, o.lora = adapters[k / 2];
         o.metric = "accuracy", o.steps = 20, o.eval_every = 20, o.rate = k / 2 ? 1e-2 : 2e-3;
         assert_ok(ctx, qkv_trainer_create(ctx, NULL, &o, fixture_run("rises"), NULL, NULL, &trainer));

@@ -96,7 +96,7 @@ QKV_API enum qkv_status qkv_optimizer_exchange(struct qkv_optimizer *optimizer);
  * Options of type PATTERNS hold up to QKV_FILES_MAX texts, options.freeze[0], …; NULL ends the list. In a pattern *
  * stands for any characters, dots included, and ? for one character (qkv_model_set_trainable_all).
  *
- * The field long_lines is the option "long"; `long` is a keyword of C. */
+ * The field long_lines is the option "long", and chat_template is "template": these are keywords of C and C++. */
 #define QKV_FILES_MAX 64
 #define QKV_TRAIN_LIST(X)                                                                                              \
     X(DATA, data, NULL, "data",                                                                                        \
@@ -212,7 +212,7 @@ QKV_API enum qkv_status qkv_optimizer_exchange(struct qkv_optimizer *optimizer);
     X(DATA, chat, NULL, "data",                                                                                        \
       "JSON file of talks to train on: each line has messages, conversations, or a prompt with its completion; only "  \
       "what the assistant says, or the completion, has a loss")                                                        \
-    X(TEXT, template, NULL, "data",                                                                                    \
+    X(TEXT, chat_template, NULL, "data",                                                                               \
       "chat, preferences: file with a chat template, in Jinja, in place of the model's; the run keeps it")             \
     X(DATA, preferences, NULL, "data",                                                                                 \
       "JSON file of preferences to train on: each line has a prompt and two answers to it, chosen and rejected")       \

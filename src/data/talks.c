@@ -57,7 +57,7 @@ enum qkv_status qkv_talks_fit(const struct qkv_line_coder *c, const struct qkv_t
 
 /* The template of the option replaces those of the model. */
 static enum qkv_status talks_replace(struct qkv_data *d) {
-    const char *path = d->options->template;
+    const char *path = d->options->chat_template;
     struct qkv_chat_template *t = NULL;
     struct qkv_map map = {0};
     if (!path) return QKV_OK;

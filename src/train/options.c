@@ -22,6 +22,7 @@
 
 /* The name of an option is that of its field, but where RENAMED_field says another. */
 #define RENAMED_long_lines     , "long"
+#define RENAMED_chat_template  , "template"
 #define NAME_SECOND(a, b, ...) b
 #define NAME_PICK(...)         NAME_SECOND(__VA_ARGS__)
 #define NAME_OF(name)          NAME_PICK(RENAMED_##name, #name, "")
