@@ -1,4 +1,4 @@
-#include "data/unpack.h"
+#include "data/unpack_file.h"
 
 #include <stdlib.h>
 #include <string.h>
