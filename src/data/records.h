@@ -1,5 +1,6 @@
 /* records: files of records, one a line, read as a stream in memory that does not depend on their size. The files are
- * plain or packed (unpack_file.h). Lines of a file named *.jsonl or *.ndjson are JSON objects (https://jsonlines.org). */
+ * plain or packed (unpack_file.h). Lines of a file named *.jsonl or *.ndjson are JSON objects
+ * (https://jsonlines.org). */
 #ifndef QKV_DATA_RECORDS_H
 #define QKV_DATA_RECORDS_H
 

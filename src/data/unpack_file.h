@@ -1,5 +1,5 @@
-/* unpack_file: the bytes of a file, unpacked while they are read, in memory that does not depend on its size: plain files,
- * gzip (RFC 1952) and Zstandard (RFC 8878). The end of its name says how a file is packed. */
+/* unpack_file: the bytes of a file, unpacked while they are read, in memory that does not depend on its size: plain
+ * files, gzip (RFC 1952) and Zstandard (RFC 8878). The end of its name says how a file is packed. */
 #ifndef QKV_DATA_UNPACK_FILE_H
 #define QKV_DATA_UNPACK_FILE_H
 
