@@ -306,7 +306,7 @@ static void shards_that_were_interrupted_become_the_same(void **state) {
         char name[32];
         snprintf(name, sizeof name, "shards-cut%d", round);
         const char *folder = test_path(name);
-        calls_left = (int)test_between(&random, 1, 4);
+        calls_left = (int)test_between(&random, 1, 3);
         if (round % 2) {
             assert_status(alone, make(alone, folder, false, count_calls, &again), QKV_STOPPED);
             unmake(&again);

@@ -339,7 +339,7 @@ bool qkv_task_masks(const struct qkv_train_options *options);
 /* Whether model and options suit the kind. */
 enum qkv_status qkv_dataset_check(struct qkv_context *ctx, const struct qkv_train_options *options,
                                   const struct qkv_spec *spec);
-/* Shared by the datasets of windows and of lines (dataset_text.c): whether a model can learn the task text or mlm; and
+/* Shared by the datasets of windows and of lines (text_windows.c): whether a model can learn the task text or mlm; and
  * the tokenizer of a run that is resumed. */
 enum qkv_status qkv_text_check(struct qkv_context *ctx, const struct qkv_train_options *options,
                                const struct qkv_spec *spec);

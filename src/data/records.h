@@ -1,10 +1,11 @@
 /* records: files of records, one a line, read as a stream in memory that does not depend on their size. The files are
- * plain or packed (unpack.h). Lines of a file named *.jsonl or *.ndjson are JSON objects (https://jsonlines.org). */
+ * plain or packed (unpack_file.h). Lines of a file named *.jsonl or *.ndjson are JSON objects
+ * (https://jsonlines.org). */
 #ifndef QKV_DATA_RECORDS_H
 #define QKV_DATA_RECORDS_H
 
 #include "base/json_load.h"
-#include "data/unpack.h"
+#include "data/unpack_file.h"
 
 enum { QKV_RECORD_MAX = 1 << 26 }; /* bytes of a line */
 struct qkv_records {

@@ -1,4 +1,4 @@
-#include "data/unpack.h"
+#include "data/unpack_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -245,7 +245,7 @@ static enum qkv_status unpack_once(struct qkv_unpack *u, unsigned char *out, siz
     u->position += *got;
     if (*end && *got == 0 && result == PACKING_MORE) result = PACKING_CUT;
     if (u->position > BOMB_BYTES && u->position / BOMB_FACTOR > u->file_at) result = PACKING_BOMB;
-    u->result = result;
+    u->result = (int)result;
     *end = false;
     return QKV_OK;
 }

@@ -1,11 +1,11 @@
-/* unpack: the bytes of a file, unpacked while they are read, in memory that does not depend on its size: plain files,
- * gzip (RFC 1952) and Zstandard (RFC 8878). The end of its name says how a file is packed. */
-#ifndef QKV_DATA_UNPACK_H
-#define QKV_DATA_UNPACK_H
+/* unpack_file: the bytes of a file, unpacked while they are read, in memory that does not depend on its size: plain
+ * files, gzip (RFC 1952) and Zstandard (RFC 8878). The end of its name says how a file is packed. */
+#ifndef QKV_DATA_UNPACK_FILE_H
+#define QKV_DATA_UNPACK_FILE_H
 
 #include "base/base.h"
 
-struct qkv_packing; /* a row of the table in unpack.c */
+struct qkv_packing; /* a row of the table in unpack_file.c */
 struct qkv_unpack {
     struct qkv_context *ctx;
     const char *path; /* for messages; the caller's */
@@ -19,7 +19,7 @@ struct qkv_unpack {
     uint64_t file_at;  /* bytes of the file that were read */
     uint64_t hash;     /* of these */
     uint64_t position; /* bytes that were given out */
-    int result;        /* of the latest step (unpack.c) */
+    int result;        /* of the latest step (unpack_file.c) */
 };
 /* Opens a file. Fails with QKV_FILE, QKV_MEMORY; QKV_ARGUMENT if this build cannot unpack it. */
 enum qkv_status qkv_unpack_open(struct qkv_context *ctx, const char *path, struct qkv_unpack *unpack);
