@@ -287,6 +287,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) t->fresh = true;
     if (!status) status = check_texts(t);
     if (!status) status = make_absolute(t->ctx, &t->options.from);
+    if (!status) status = qkv_teacher_check(t->ctx, t->options.teacher);
     if (!status) status = make_absolute(t->ctx, &t->options.teacher);
     if (!status) status = qkv_trainer_check_memory(t, final);
     status = qkv_rank_agree(ctx, status);

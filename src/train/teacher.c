@@ -54,6 +54,15 @@ static enum qkv_status teacher_check_weights(struct qkv_trainer *t) {
                     t->options.teacher);
 }
 
+enum qkv_status qkv_teacher_check(struct qkv_context *ctx, const char *teacher) {
+    struct qkv_opening *opening = NULL;
+    if (!teacher) return QKV_OK;
+    const enum qkv_status status = qkv_model_open(ctx, teacher, NULL, &opening);
+    qkv_opening_free(opening);
+    if (status) qkv_fail_at(ctx, "option teacher");
+    return status;
+}
+
 enum qkv_status qkv_teacher_open(struct qkv_trainer *t, const struct qkv_spec *spec) {
     if (!t->options.teacher) return QKV_OK;
     enum qkv_status status = teacher_check_weights(t);

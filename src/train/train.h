@@ -240,6 +240,8 @@ enum qkv_status qkv_lora_plan(struct qkv_context *ctx, const struct qkv_train_op
 /* ---- a teacher (teacher.c); without one nothing is to be done ---------------------------------------------------- */
 
 struct qkv_loss_rows;
+/* Fails if the folder of a teacher (NULL: none) cannot be opened, before anything is made. */
+enum qkv_status qkv_teacher_check(struct qkv_context *ctx, const char *teacher);
 /* Loads the model of option teacher, which must suit a model of this spec and the trainer's tokenizer. */
 enum qkv_status qkv_teacher_open(struct qkv_trainer *trainer, const struct qkv_spec *spec);
 /* Bytes of the pass that qkv_teacher_begin makes, once the data is open; before that of texts alone. */

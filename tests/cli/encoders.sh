@@ -299,5 +299,5 @@ refuse 1 'pairs need an encoder, a decoder and an lm head; this model has a deco
     --pairs right.tsv
 refuse 1 'this model has an encoder alone' "$QKV" eval encoder --pairs right.tsv
 refuse 2 'exclude each other' "$QKV" eval pairs --pairs right.tsv --data right.tsv
-refuse 2 'name a text, pairs, labelled lines or examples' "$QKV" eval pairs
+refuse 2 'name a text, pairs, labelled lines, examples or talks' "$QKV" eval pairs
 finish

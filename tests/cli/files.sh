@@ -74,8 +74,9 @@ has pairs/train.json '"lines": 6, "held_out": 1'
 
 # What a text looks like is said, by --quiet too, and the training goes on.
 sed 's/.*/{"id": 1, "text": "&"}/' texts/a.txt >lines.jsonl
-try 0 train json 2 --data lines.jsonl --quiet --warmup 1
-has err '^qkv: .*lines\.jsonl looks like JSONL: its first 5 lines are JSON objects.*jq -r \.text'
+cp lines.jsonl lines.txt # a name that says nothing of JSON
+try 0 train json 2 --data lines.txt --quiet --warmup 1
+has err '^qkv: .*lines\.txt looks like JSONL: its first 5 lines are JSON objects.*jq -r \.text'
 [ -e json/model.safetensors ] || fail "$last: no model"
 sed 's/$/\r/; s/king/k\xefng/' texts/a.txt >other.txt
 try 0 train other 2 --data other.txt --warmup 1

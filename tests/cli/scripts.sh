@@ -61,7 +61,7 @@ try 1 env PATH="$folder/bin" CC=cc scripts/install-deps # what make demo needs
 has err 'cmake pkg-config libjansson-dev libpcre2-dev libutf8proc-dev gcc'
 has err 'no apt-get'
 try 1 env PATH="$folder/bin" CC=clang scripts/install-deps --tests
-has err 'libutf8proc-dev libcmocka-dev libmicrohttpd-dev libopenmpi-dev openmpi-bin clang'
+has err 'libutf8proc-dev libcmocka-dev libmicrohttpd-dev zlib1g-dev libzstd-dev libopenmpi-dev openmpi-bin clang'
 printf '#!/bin/sh\necho apt-get "$@"\n' >bin/apt-get && printf '#!/bin/sh\necho 1000\n' >bin/id \
     && chmod +x bin/apt-get bin/id
 try 1 env PATH="$folder/bin" scripts/install-deps

@@ -150,7 +150,7 @@ for command in $commands; do
             ;;
         *)
             case $option in
-            --prompt | --stop | --nearest | --filter | --target) continue ;; # any text
+            --prompt | --stop | --nearest | --filter | --target | --text-key) continue ;; # any text
             --chat | --system | --bos | --eos | --name | --allow-host) continue ;;
             --suppress | --suppress-first | --bad-words) [ "$value" != "$(printf '%0100d' 0)" ] || continue ;; # an id
             esac
