@@ -109,7 +109,7 @@ int cli_files_check(const struct cli_command *command, const void *values, const
             room += ((const struct cli_texts *)files_value(&command->options[i], values))->count;
     list.items = calloc(room, sizeof *list.items);
     int code = list.items ? files_list(&list, command, values, words, count) : cli_failed("out of memory");
-    const struct qkv_context_options options = {.size = sizeof options, .threads = 1, .isa = "scalar"};
+    const struct qkv_context_options options = {.size = sizeof options, .threads = 1, .isa = qkv_isa_at(0)};
     const enum qkv_status status = code ? QKV_OK : qkv_context_create(&ctx, &options);
     if (status) code = status == QKV_ARGUMENT ? cli_usage("%s", cli_message(ctx)) : cli_failed("%s", cli_message(ctx));
     if (!code && qkv_paths_check(ctx, list.items, list.count)) code = cli_broken(ctx);
