@@ -246,9 +246,9 @@ struct qkv_train_options {
     size_t size;            /* sizeof(struct qkv_train_options), set by qkv_train_defaults */
     struct {                /* owned by the library: which values are defaults and which the caller chose */
         const char *preset; /* the preset whose recipe gave the defaults */
-        /* bit i belongs to option i. given: qkv_train_set set it. settled: its value is a default that was adjusted, or
-         * comes from the record of another run. */
-        uint64_t given, settled;
+        /* bit i%64 of number i/64 belongs to option i. given: qkv_train_set set it. settled: its value is a default
+         * that was adjusted, or comes from the record of another run. */
+        uint64_t given[2], settled[2];
         bool recorded; /* the options were read from a run, so that none counts as chosen */
     } origin;
     QKV_TRAIN_LIST(QKV_TRAIN_FIELD)

@@ -110,7 +110,6 @@ static enum qkv_status config_take(struct config *c, const char *key, const json
     while ((option = qkv_train_option(i)) && strcmp(option->name, key) != 0) i++;
     if (!option) return config_unknown(c, key);
     if (!qkv_train_option_fits(option, c->size)) return qkv_train_fail_size(c->ctx, option);
-    const uint64_t bit = UINT64_C(1) << i;
     const bool text = option->type == QKV_TRAIN_TEXT || qkv_train_option_many(option);
     qkv_train_unset(o, key);
     enum qkv_status status = QKV_OK;
@@ -124,8 +123,8 @@ static enum qkv_status config_take(struct config *c, const char *key, const json
                (qkv_train_option_many(option) ? QKV_FILES_MAX : 1) * sizeof(const char *));
     }
     if (!c->record) return status;
-    o->origin.given &= ~bit;
-    o->origin.settled |= bit;
+    qkv_train_mark(o->origin.given, i, false);
+    qkv_train_mark(o->origin.settled, i, true);
     return status;
 }
 

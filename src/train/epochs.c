@@ -1,4 +1,6 @@
 /* epochs: the option epochs, passes over the data to train on, sets the number of steps once the data is open. */
+#include <string.h>
+
 #include "base/math.h"
 #include "train/train.h"
 
@@ -24,7 +26,7 @@ enum qkv_status qkv_epochs_settle(struct qkv_context *ctx, struct qkv_train_opti
     if (!status) status = qkv_train_check_needs(ctx, &settled);
     options->steps = steps;
     options->warmup = settled.warmup;
-    options->origin.settled = settled.origin.settled;
+    memcpy(options->origin.settled, settled.origin.settled, sizeof options->origin.settled);
     return status;
 }
 

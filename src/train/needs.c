@@ -184,8 +184,8 @@ enum { NEEDS = sizeof needs / sizeof *needs };
  * default. What a file recorded is nobody's. */
 static bool need_is_own(const struct qkv_train_options *o, const struct qkv_train_options *base, size_t i) {
     const struct qkv_train_option *option = qkv_train_option(i);
-    if (o->origin.given >> i & 1) return true;
-    if (o->origin.recorded || o->origin.settled >> i & 1) return false;
+    if (qkv_train_marked(o->origin.given, i)) return true;
+    if (o->origin.recorded || qkv_train_marked(o->origin.settled, i)) return false;
     return !qkv_train_same(option, o, base);
 }
 
@@ -360,7 +360,7 @@ enum qkv_status qkv_train_settle(struct qkv_context *ctx, struct qkv_train_optio
                 continue;
             qkv_train_value_text(option, options, before);
             yields[k].follow(options);
-            options->origin.settled |= UINT64_C(1) << i;
+            qkv_train_mark(options->origin.settled, i, true);
             qkv_train_value_text(option, options, after);
             /* A tenth of 1e-5 is 1.0000000000000002e-06. */
             if (option->type == QKV_TRAIN_REAL && qkv_real_parse(after, &x)) snprintf(after, sizeof after, "%.6g", x);

@@ -39,7 +39,7 @@ static const struct qkv_train_option table[] = {QKV_TRAIN_LIST(OPTION)};
 #define DEFAULT_COUNT(name, value)                .name = value,
 #define DEFAULT_FLAG(name, value)                 .name = value,
 #define DEFAULT(type, name, value, subject, help) DEFAULT_##type(name, value)
-_Static_assert(OPTION_COUNT <= 64, "origin.given has a bit for each option");
+_Static_assert(OPTION_COUNT <= 128, "origin.given has a bit for each option");
 static const struct qkv_train_options defaults = {.size = sizeof defaults, QKV_TRAIN_LIST(DEFAULT)};
 
 const struct qkv_train_option *qkv_train_option(size_t i) {
@@ -197,7 +197,7 @@ enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options 
         *(bool *)place = strcmp(value, "true") == 0;
         break;
     }
-    own.origin.given |= UINT64_C(1) << (option - table);
+    qkv_train_mark(own.origin.given, (size_t)(option - table), true);
     qkv_options_give(options, &own, sizeof own);
     return status;
 }
@@ -209,8 +209,8 @@ void qkv_train_unset(struct qkv_train_options *options, const char *name) {
     if (!option || qkv_train_take(NULL, &own, options)) return;
     qkv_train_base(&own, &base);
     memcpy(options_field(option, &own), options_field(option, &base), option_bytes(option));
-    own.origin.given &= ~(UINT64_C(1) << (option - table));
-    own.origin.settled &= ~(UINT64_C(1) << (option - table));
+    qkv_train_mark(own.origin.given, (size_t)(option - table), false);
+    qkv_train_mark(own.origin.settled, (size_t)(option - table), false);
     qkv_options_give(options, &own, sizeof own);
 }
 
@@ -229,7 +229,7 @@ static enum qkv_status options_recipe(struct qkv_context *ctx, const char *prese
     enum qkv_status status = qkv_preset_check(ctx, preset);
     const char *const *recipe = status ? NULL : qkv_preset_recipe(preset);
     for (; recipe && *recipe && !status; recipe++) status = apply_line(ctx, options, *recipe);
-    options->origin.given = 0; /* a recipe makes defaults */
+    memset(options->origin.given, 0, sizeof options->origin.given); /* a recipe makes defaults */
     for (size_t i = 0; !options->origin.preset && qkv_preset_at(i, &options->origin.preset, NULL); i++)
         if (strcmp(options->origin.preset, preset) != 0) options->origin.preset = NULL;
     return status;

@@ -237,6 +237,15 @@ struct qkv_opening;
 enum qkv_status qkv_lora_plan(struct qkv_context *ctx, const struct qkv_train_options *options,
                               struct qkv_opening **opening);
 
+/* Whether option i is in a set of options, and puts it in or takes it out. */
+static inline bool qkv_train_marked(const uint64_t set[2], size_t i) {
+    return set[i / 64] >> i % 64 & 1;
+}
+static inline void qkv_train_mark(uint64_t set[2], size_t i, bool in) {
+    const uint64_t bit = UINT64_C(1) << i % 64;
+    set[i / 64] = in ? set[i / 64] | bit : set[i / 64] & ~bit;
+}
+
 /* ---- a teacher (teacher.c); without one nothing is to be done ---------------------------------------------------- */
 
 struct qkv_loss_rows;
