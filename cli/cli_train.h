@@ -5,7 +5,8 @@
 #include "cli.h"
 
 /* The options of training as a command line gives them. */
-enum { CLI_TRAIN_OPTIONS = 64 };
+#define CLI_TRAIN_ONE(type, name, value, subject, help) +1
+enum { CLI_TRAIN_OPTIONS = 0 QKV_TRAIN_LIST(CLI_TRAIN_ONE) };
 struct cli_train_values {
     const char *option[CLI_TRAIN_OPTIONS];     /* in the order of qkv_train_option_at; NULL: not given */
     struct cli_texts files[CLI_TRAIN_OPTIONS]; /* the values of options that may be given several times */
