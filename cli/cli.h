@@ -118,7 +118,7 @@ struct cli_command {
     const char *const *writes;
     /* true: existing ones are replaced only with --force; false: the work itself decides */
     bool replaces;
-    bool appends; /* what is in its CLI_WRITE stays, without --force: the work goes on there */
+    bool appends; /* what is in its CLI_WRITE stays, without --force: the work goes on there, or refuses it */
     bool (*writes_file)(const void *values); /* whether its CLI_FOLDER names a file to write; NULL: never */
     bool presets;                            /* the help lists the presets */
     enum cli_ranks ranks;

@@ -59,7 +59,7 @@ int cli_train_json(struct qkv_trainer *trainer, const struct cli_train_arguments
                    const struct qkv_train_report *report, const char *state);
 /* --find-rate (train_rate.c): the options of the test, in place of those of a run; makes a folder for it, whose name
  * the caller frees, unless the picture exists; NULL after a message. */
-void cli_train_rate_options(const struct cli_train_arguments *arguments, struct qkv_train_options *options);
+int cli_train_rate_options(const struct cli_train_arguments *arguments, struct qkv_train_options *options);
 char *cli_train_rate_folder(const char *picture);
 /* Removes that folder with the run in it. */
 void cli_train_rate_clear(const char *folder);

@@ -86,6 +86,7 @@ struct subject {
     size_t batch, context, prefix, continuations;
     const char *precision;
     int threads;
+    char types[64];                /* of the weights, as types_text has them */
     char threads_why[160];         /* why this many */
     bool guessed, classes_guessed; /* the vocabulary; the number of classes */
     struct qkv_run_condition run;  /* of a folder; unknown if it is no run */
@@ -101,7 +102,7 @@ static const char *type_name(const struct qkv_array *array) {
 }
 
 /* "in fp32", "in bf16, vectors in fp32", "in bf16 and fp32". */
-static const char *types_text(const struct qkv_model *plan, char *text, size_t size) {
+static void types_text(const struct qkv_model *plan, char *text, size_t size) {
     const char *matrices = NULL, *other = NULL;
     for (size_t i = 0; i < qkv_model_parameters(plan); i++) {
         const struct qkv_array *array = qkv_model_parameter(plan, i);
@@ -112,7 +113,6 @@ static const char *types_text(const struct qkv_model *plan, char *text, size_t s
     if (!matrices) matrices = "fp32";
     const char *vectors = strcmp(matrices, "fp32") != 0 && !other ? ", biases and norms in fp32" : "";
     snprintf(text, size, "in %s%s%s%s", matrices, other ? " and " : "", other ? other : "", vectors);
-    return text;
 }
 
 /* Finds how many threads a command with the same --threads gets here, and why. */
@@ -202,11 +202,11 @@ static int print_text(const struct subject *s, struct qkv_context *ctx) {
               shares ? "tied and shared ones once" : "tied ones once");
     if (s->costs.active_parameters < s->costs.parameters)
         print_row("", cli_grouped(number, s->costs.active_parameters), "active: a token goes through these alone");
-    print_row("weights", cli_bytes(number, s->costs.parameter_bytes), types_text(s->plan, remark, sizeof remark));
+    print_row("weights", cli_bytes(number, s->costs.parameter_bytes), s->types);
     if (s->costs.packed_bytes)
         print_row("", cli_bytes(number, s->costs.packed_bytes),
-                  strncmp(remark, "in fp32", 7) ? "more: their copy as products read it; none with --map"
-                                                : "more: their copy as products read it");
+                  strncmp(s->types, "in fp32", 7) ? "more: their copy as products read it; none with --map"
+                                                  : "more: their copy as products read it");
     snprintf(remark, sizeof remark, "in %s: weights, gradients, moments, a step and an evaluation of %zu x %zu",
              s->precision, s->batch, s->context);
     print_row("memory to train", cli_bytes(number, s->costs.train_bytes + s->own), remark);
@@ -387,6 +387,7 @@ static enum qkv_status info_plan(struct qkv_context *ctx, const struct arguments
     free(folder);
     enum qkv_status status =
         stored ? qkv_model_plan_load(ctx, model, &s->plan) : qkv_model_plan(ctx, &s->spec, &s->plan);
+    if (!status) types_text(s->plan, s->types, sizeof s->types); /* of the model: an adapter has its own */
     if (!status && a->common.adapter) status = qkv_adapter_load(s->plan, a->common.adapter);
     if (!status && a->lora) status = qkv_adapter_create(s->plan, a->lora, 0);
     return status;

@@ -29,9 +29,9 @@ static const struct cli_option own_options[] = {
              "to min-rate), flat (stays), rewarm (rises to rate again, then follows the schedule)",
      .before = "decay", .subject = "saving"},
     {CLI_WRITE, 0, "find-rate", "FILE.svg", offsetof(struct cli_train_arguments, find_rate),
-     .help = "test learning rates in place of training: the rate grows from 1e-7 to 10 over --steps steps (100), as "
-             "long as the loss does not grow with it; prints the losses and a rate to train with, and draws them in "
-             "FILE.svg; no run is made",
+     .help = "test learning rates in place of training: the rate grows from 1e-7 to 10 over --steps steps (100), "
+             "until the loss is four times its lowest value; prints the losses and a rate to train with, and draws "
+             "them in FILE.svg; no run is made",
      .subject = "optimizer"},
     {CLI_COUNT, 0, "sample", "N", offsetof(struct cli_train_arguments, sample),
      .help = "number of tokens of a sample, which is shown after each evaluation and saved in samples.jsonl: a text, "

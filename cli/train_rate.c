@@ -26,16 +26,19 @@ struct rate_test {
 /* ---- the run ----------------------------------------------------------------------------------------------------- */
 
 /* Nothing is evaluated or saved before the last step, which is one more than the test has. */
-void cli_train_rate_options(const struct cli_train_arguments *a, struct qkv_train_options *options) {
+int cli_train_rate_options(const struct cli_train_arguments *a, struct qkv_train_options *options) {
     const char *name;
     bool given = false;
     for (size_t i = 0; qkv_train_option_at(i, &name, NULL, NULL); i++)
         given |= !strcmp(name, "steps") && cli_train_value(&a->training, i);
     if (!given) options->steps = RATE_STEPS;
-    options->steps = options->steps < 2 ? 3 : options->steps + 1;
+    if (options->steps < 2) return cli_usage("train: the test of --find-rate has at least two steps (--steps)");
+    options->steps++;
     options->epochs = -1;
     options->warmup = options->eval_every = options->save_every = options->patience = 0;
     options->keep = 1;
+    options->average = 0; /* of a file of options */
+    return CLI_DONE;
 }
 
 static int rate_remove(const char *path, const struct stat *info, int kind, struct FTW *walk) {
@@ -65,7 +68,7 @@ char *cli_train_rate_folder(const char *picture) {
 void cli_train_rate_clear(const char *folder) {
     char root[4096];
     snprintf(root, sizeof root, "%.*s", (int)(strlen(folder) - strlen("/run")), folder);
-    nftw(root, rate_remove, 16, FTW_DEPTH | FTW_PHYS);
+    if (nftw(root, rate_remove, 16, FTW_DEPTH | FTW_PHYS)) cli_say("cannot remove %s; remove it", root);
 }
 
 /* Steps until the loss is no number, or four times the lowest one. */
@@ -76,6 +79,7 @@ static int rate_steps(struct qkv_trainer *trainer, struct cli_progress *progress
         struct qkv_train_report r = {0};
         const enum qkv_status status = qkv_trainer_step(trainer, &r);
         if (status == QKV_NUMBER && i > 0) return CLI_DONE;
+        if (status || cli_stopping) cli_progress_clear(progress);
         if (status) return cli_broken(qkv_model_context(qkv_trainer_model(trainer)));
         if (cli_stopping) {
             cli_say("interrupted after step %lld of %lld of the test; nothing was written", (long long)i + 1,

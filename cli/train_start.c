@@ -122,8 +122,8 @@ static int read_options(struct qkv_context *ctx, const struct cli_train_argument
     int code = read_config(ctx, a, options, texts);
     if (code) return code;
     if (cli_train_set_all(ctx, &a->training, &a->set, options)) return cli_misused(ctx);
-    if (a->find_rate) cli_train_rate_options(a, options);
-    code = set_from(ctx, a, options);
+    if (a->find_rate) code = cli_train_rate_options(a, options);
+    if (!code) code = set_from(ctx, a, options);
     if (!code) code = check_start(a, options);
     if (!code) code = cli_check_doubles("train", &a->set, &a->training);
     if (code) return code;

@@ -182,6 +182,7 @@ static void jobs_make(struct job *out, const char *begin, int threads) {
     for (size_t i = 0; i < JOBS; i++) {
         char name[64];
         out[i] = jobs[i];
+        for (size_t t = 0; jobs[i].isa && qkv_isa_at(t); t++) out[i].isa = qkv_isa_at(t); /* the last that was built */
         out[i].threads = threads;
         snprintf(name, sizeof name, "%s.txt", jobs[i].name);
         snprintf(out[i].data, sizeof out[i].data, "%s", test_path(name));

@@ -41,6 +41,7 @@ static void options_are_set_from_text(void **state) {
     assert_status(ctx, qkv_train_set(ctx, &o, "rat", "1"), QKV_ARGUMENT);
     assert_message(ctx, "no training option \"rat\"");
     assert_message(ctx, "save_every");
+    assert_message(ctx, "average"); /* the last one of the list */
     static const char *const bad_counts[] = {"",   "1.5", "1e3", "0x10", " 1", "1 ", "--1", "99999999999999999999",
                                              "abc"};
     for (size_t i = 0; i < TEST_COUNT(bad_counts); i++) {

@@ -178,7 +178,8 @@ QKV_API enum qkv_status qkv_optimizer_exchange(struct qkv_optimizer *optimizer);
       "learning rate over the steps: cosine, linear, constant, inverse_sqrt or wsd")                                   \
     X(REAL, beta1, 0.9, "optimizer", "decay of the first moment")                                                      \
     X(REAL, beta2, 0.99, "optimizer", "decay of the second moment")                                                    \
-    X(REAL, eps, 1e-8, "optimizer", "number that is added to the root of the second moment")                           \
+    X(REAL, eps, 1e-8, "optimizer",                                                                                    \
+      "number that is added to the root of the second moment (adafactor: the least root)")                             \
     X(REAL, momentum, 0.9, "optimizer", "momentum of sgd and of muon (muon: 0.95)")                                    \
     X(REAL, weight_decay, 0.1, "optimizer", "weight decay of matrices")                                                \
     X(REAL, clip, 1.0, "optimizer", "limit of the global gradient norm (0: none)")                                     \
@@ -497,8 +498,8 @@ QKV_API enum qkv_status qkv_trainer_sample(struct qkv_trainer *trainer, size_t t
 QKV_API struct qkv_model *qkv_trainer_model(struct qkv_trainer *trainer);
 #ifdef QKV_EXPERIMENTAL
 /* Experimental: a range test of the learning rate (Smith 2017): in the next `steps` steps the rate grows by a constant
- * factor from `low` to `high`, whatever the schedule says. For a trainer before its first step, on all ranks; the run
- * does not record it. Fails with QKV_ARGUMENT. */
+ * factor from `low` to `high`, whatever the schedule says; then it stays there. For a trainer before its first step, on
+ * all ranks; the run does not record it. Fails with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_trainer_test_rates(struct qkv_trainer *trainer, double low, double high, int64_t steps);
 #endif
 /* The options of the run, with adjusted defaults. Owned by the trainer. */

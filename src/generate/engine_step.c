@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* Seconds of a step: what its tokens are chosen for, and between which their number stays. */
+/* The tokens of a step are chosen to take STEP_SECONDS. Their number stays while steps take from STEP_SHORT to
+ * STEP_LONG seconds. */
 #define STEP_SECONDS 0.2
 #define STEP_SHORT   0.15
 #define STEP_LONG    0.23

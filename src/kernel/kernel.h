@@ -150,7 +150,8 @@ struct qkv_kernels {
 /* Replaces QKV_PRECISION_AUTO by what it means in the context. Another number that is no precision is QKV_ARGUMENT. */
 enum qkv_status qkv_precision_check(struct qkv_context *ctx, enum qkv_precision *precision);
 enum qkv_status qkv_context_make(struct qkv_context **out, const struct qkv_context_options *options);
-/* The i-th table that this machine can run, best first ("scalar" is the last); NULL past the end. */
+/* The i-th table that this machine can run, best first; NULL past the end. "scalar" is the last, except in builds of
+ * the best table alone. */
 const struct qkv_kernels *qkv_kernels_at(size_t i);
 /* The measured peak of fused multiply-adds of all threads of the context together, FLOP/s; takes about 30 ms. */
 double qkv_measure_peak(struct qkv_context *ctx);

@@ -6,7 +6,7 @@
 #include "op/steps.h"
 #include "train/train.h"
 
-struct qkv_optimizer_cut { /* numbers [begin, end) of a weight, from `moment` on in each moment of their run */
+struct qkv_optimizer_cut { /* numbers [begin, end) of a weight, in each moment of their run */
     size_t run, begin, end;
 };
 

@@ -156,7 +156,7 @@ enum qkv_status qkv_train_set(struct qkv_context *ctx, struct qkv_train_options 
     QKV_NEED(ctx, name);
     const struct qkv_train_option *option = find_option(name);
     if (!option) {
-        char known[640] = "";
+        char known[900] = "";
         for (size_t i = 0; i < OPTION_COUNT; i++) {
             size_t used = strlen(known);
             snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", table[i].name);

@@ -38,6 +38,7 @@ awk -v first="$(head -1 <<<"$losses")" -v last="$(tail -1 <<<"$losses")" 'BEGIN 
 # options that the test has itself, and those of a run
 refuse 2 '--out has no effect: --find-rate makes no run' find_rate --find-rate other.svg --out run2
 refuse 2 '--rate has no effect: the test of --find-rate' find_rate --find-rate other.svg --rate 1e-3
+refuse 2 'at least two steps' find_rate --find-rate other.svg --steps 1
 refuse 1 'missing.txt' "$QKV" train --spec spec.json --data missing.txt --find-rate other.svg
 nothing_stays
 checks=$((checks + 1))

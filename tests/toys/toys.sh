@@ -7,7 +7,7 @@
 # lists.
 . "$(dirname "$0")/../cli/common.sh"
 if [ "$SANITIZE" = 1 ]; then
-    echo "NOT TESTED: toys, under the sanitizers; make test builds them"
+    echo "NOT TESTED: toys, under the sanitizers; .ci/run builds them without"
     exit 0
 fi
 toys=$SOURCE/tests/toys
