@@ -1,6 +1,6 @@
 /* Learning from a mixture of texts that may be larger than memory: documents of several sources as shards (shards.h).
  * A source's windows lie side by side in its documents, one after the other; every epoch has each of them once, in an
- * order that is computed (permute.h). The last documents of each shard are held out for validation. */
+ * order that is computed (permute.h). The end of each shard is held out for validation. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,27 +96,23 @@ static enum qkv_status mixture_find(const struct qkv_tokens *tokens, int32_t id,
     return QKV_OK;
 }
 
-/* Where the part of a shard that is held out begins: the document that is nearest to that share of its tokens, or in a
- * document that fills the shard. */
+/* Where the part of a shard that is held out begins: the end of a document that is nearest to that share of its tokens
+ * and makes the part at most half larger or smaller; without one there, in a document. */
 static enum qkv_status mixture_cut(const struct qkv_data *d, const struct qkv_tokens *tokens,
                                    const struct qkv_shard *shard, size_t *cut) {
     const int32_t id = qkv_document_end(qkv_model_tokenizer(d->model));
-    const size_t count = tokens->count, wanted = count - (size_t)((double)count * d->options->valid_fraction);
-    const size_t end = (size_t)shard->end;
-    size_t place = SIZE_MAX;
-    enum qkv_status status = QKV_OK;
-    *cut = wanted;
-    if (d->options->valid) *cut = count;
-    if (d->options->valid || wanted == count || !wanted) return QKV_OK;
-    if (wanted - 1 < end) status = mixture_find(tokens, id, wanted - 1, end, false, &place);
-    if (status || place < count) {
-        *cut = place;
-        return status;
-    }
-    const size_t before = qkv_min(wanted - 1, end);
-    status = mixture_find(tokens, id, 0, before, true, &place);
-    if (!status && place <= before) *cut = place;
-    return status;
+    const size_t count = tokens->count, part = (size_t)((double)count * d->options->valid_fraction);
+    const size_t wanted = count - part, end = qkv_min((size_t)shard->end, wanted + part / 2);
+    size_t above = SIZE_MAX, below = SIZE_MAX;
+    *cut = d->options->valid ? count : wanted;
+    if (d->options->valid || !part || !wanted) return QKV_OK;
+    const size_t low = wanted - qkv_min(part / 2, wanted - 1) - 1, middle = qkv_min(wanted - 1, end);
+    enum qkv_status status = mixture_find(tokens, id, middle, end, false, &above);
+    if (!status && low < middle) status = mixture_find(tokens, id, low, middle, true, &below);
+    if (status) return status;
+    if (below != SIZE_MAX) *cut = below;
+    if (above != SIZE_MAX && (below == SIZE_MAX || above - wanted <= wanted - below)) *cut = above;
+    return QKV_OK;
 }
 
 static enum qkv_status mixture_parts(struct qkv_data *d, struct mixture *m) {

@@ -56,6 +56,35 @@ try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data text.txt:1 --epoc
 try 2 "$QKV" train --spec spec.json --data text.txt --skip-bad --out none
 has err 'skip-bad is given, but only mixtures of texts leave files and lines out'
 
+# A document at the end of a shard is cut if its end is too far from the share that is held out.
+mkdir equal uneven
+for i in 1 2; do cp text.txt equal/$i.txt; done
+head -5 text.txt >uneven/1.txt
+cp text.txt uneven/2.txt
+for texts in equal uneven; do
+    try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data $texts/:1 --valid-fraction 0.1 --steps 1 --warmup 0 \
+        --batch 2 --out $texts-run
+    share=$(sed -nE 's/^data .*, ([0-9,]+) tokens to train on, ([0-9,]+) to validate on$/\1 \2/p' err | tr -d , |
+        awk '{ print int(100 * $2 / ($1 + $2)) }')
+    checks=$((checks + 1))
+    { [ "${share:-0}" -ge 5 ] && [ "$share" -le 20 ]; } || fail "$texts: $share % of the tokens are held out"
+done
+
+# An empty file of a folder is no hindrance, also when the run is resumed.
+: >equal/empty.txt
+try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data equal/:1 --steps 1 --warmup 0 --batch 2 --quiet \
+    --out has-empty
+try 0 "$QKV" train --resume has-empty --steps 2 --extend decay --quiet
+has has-empty/train.json 'empty.txt", "bytes": 0,'
+
+# A tokenizer that lacks a word says so; nothing of the texts is lost without a word.
+printf 'a word that nobody knows\n' >new.txt
+try 0 "$QKV" train --spec spec.json --tokenizer whitespace --data text.txt:1 --steps 1 --warmup 0 --batch 2 --quiet \
+    --out known
+refuse 1 'is no word of the vocabulary, .*, at lines 1 to 1 of .*new.txt' \
+    "$QKV" train --spec spec.json --tokenizer whitespace --data text.txt:1 --valid new.txt --steps 1 --warmup 0 \
+    --batch 2 --quiet --out unknown
+
 # ---- bad input ----
 bad() { # bad PATTERN OPTIONS...
     local pattern=$1
