@@ -237,7 +237,7 @@ static enum qkv_status block_parse(const struct qkv_document_reader *r, struct q
         struct qkv_word text = {0};
         json_t *object;
         enum qkv_status status = document_line(NULL, r, b, &line, &object, &text.text, &text.size);
-        if (status == QKV_FORMAT && b->bad_lines++ == 0) b->bad_line = line.line;
+        b->bad_lines += status == QKV_FORMAT;
         if (!status)
             status = block_add(texts, object, text);
         else
@@ -272,20 +272,60 @@ static void documents_work(void *argument, size_t item, int thread) {
     struct qkv_document_block *b = &work->blocks[item];
     (void)thread;
     b->ids.size = 0;
-    b->documents = b->end = b->bad_lines = b->bad_line = 0;
+    b->documents = b->end = b->bad_lines = 0;
     b->status = b->json ? block_lines(work->reader, b) : block_text(work->reader, b);
 }
 
-/* The sentence about a line of a block that is wrong. */
-static enum qkv_status block_fail(const struct qkv_document_reader *r, const struct qkv_document_block *b) {
-    size_t at = 0, size;
-    uint64_t number = b->line;
+/* Encodes the text of a block that failed again, for the sentence. With skip_bad the block is left out, and its lines
+ * are counted. */
+static enum qkv_status block_text_again(struct qkv_document_reader *r, struct qkv_document_block *b) {
+    int32_t *ids = NULL;
+    size_t count = 0;
+    uint64_t lines = b->text[b->size - 1] != '\n';
+    enum qkv_status status = qkv_tokenizer_encode(r->ctx, r->tokenizer, b->text, b->size, true, &ids, &count);
+    if (!status) status = document_put(r, b, ids, count, b->first, b->last);
+    free(ids);
+    if (!status) return QKV_OK;
+    for (size_t i = 0; i < b->size; i++) lines += b->text[i] == '\n';
+    qkv_fail_at(r->ctx, "lines %llu to %llu of %s", (unsigned long long)b->line + 1,
+                (unsigned long long)(b->line + lines), b->path);
+    if (!r->skip_bad || status == QKV_MEMORY) return status;
+    documents_bad(r, r->bad.first_line);
+    b->bad_lines = lines;
+    return b->first && b->last ? QKV_OK : document_put(r, b, NULL, 0, b->first, b->last);
+}
+
+/* The same of a line. */
+static enum qkv_status block_line_again(struct qkv_document_reader *r, struct qkv_document_block *b,
+                                        const struct qkv_record *line) {
     const char *text;
+    size_t size = 0, count = 0;
+    int32_t *ids = NULL;
     json_t *object = NULL;
-    struct qkv_record line = document_next(b, &at, &number);
-    while (line.text && line.line < b->bad_line) line = document_next(b, &at, &number);
-    enum qkv_status status = document_line(r->ctx, r, b, &line, &object, &text, &size);
+    enum qkv_status status = document_line(r->ctx, r, b, line, &object, &text, &size);
+    if (!status && size) {
+        status = qkv_tokenizer_encode(r->ctx, r->tokenizer, text, size, true, &ids, &count);
+        if (status == QKV_FORMAT) qkv_record_fail(r->ctx, b->path, line->line, "%s", qkv_message(r->ctx));
+        if (!status) status = document_put(r, b, ids, count, true, true);
+    }
+    free(ids);
     json_decref(object);
+    if (!status || !r->skip_bad || status == QKV_MEMORY) return status;
+    documents_bad(r, r->bad.first_line);
+    b->bad_lines++;
+    return QKV_OK;
+}
+
+/* Encodes the texts of a block one by one with a context: the first that fails has its sentence, or is left out. */
+static enum qkv_status block_again(struct qkv_document_reader *r, struct qkv_document_block *b) {
+    size_t at = 0;
+    uint64_t number = b->line;
+    enum qkv_status status = QKV_OK;
+    b->ids.size = 0;
+    b->documents = b->end = b->bad_lines = 0;
+    if (!b->json) return block_text_again(r, b);
+    for (struct qkv_record line; !status && (line = document_next(b, &at, &number)).text;)
+        status = block_line_again(r, b, &line);
     return status;
 }
 
@@ -295,11 +335,9 @@ enum qkv_status qkv_documents_encode(struct qkv_document_reader *r, struct qkv_d
     for (size_t i = 0; i < count; i++) {
         struct qkv_document_block *b = &blocks[i];
         if (b->status == QKV_MEMORY) return qkv_fail_memory(r->ctx, b->size, b->path);
-        if (!b->status && !b->bad_lines) continue;
-        enum qkv_status status = block_fail(r, b);
-        if (!r->skip_bad || b->status == QKV_MEMORY) return status;
-        documents_bad(r, r->bad.first_line);
-        b->status = QKV_OK;
+        if (!b->status && (!b->bad_lines || *r->bad.first_line)) continue;
+        b->status = block_again(r, b);
+        if (b->status) return b->status;
     }
     return QKV_OK;
 }

@@ -39,9 +39,9 @@ struct qkv_document_block {
     bool json, first, last;          /* first, last: of the plain text of its file */
     /* What it becomes. */
     struct qkv_buffer ids;        /* int32_t */
-    uint64_t documents, end;      /* that end in it; ids up to the end of the last one */
-    uint64_t bad_lines, bad_line; /* lines that are wrong; the first of them */
-    uint64_t bad_files;           /* that were left out before it */
+    uint64_t documents, end; /* that end in it; ids up to the end of the last one */
+    uint64_t bad_lines;      /* lines that are left out */
+    uint64_t bad_files;      /* that were left out before it */
     enum qkv_status status;
 };
 /* Reads the next block; *end: there is none. With skip_bad files that cannot be read are left out and counted. Fails
@@ -50,8 +50,8 @@ enum qkv_status qkv_documents_next(struct qkv_document_reader *reader, struct qk
 /* Goes to a place, before the first block is read. */
 void qkv_documents_go(struct qkv_document_reader *reader, const struct qkv_document_place *place);
 void qkv_documents_close(struct qkv_document_reader *reader);
-/* Encodes some blocks on all threads. A line that is wrong fails with its sentence; with skip_bad its block counts it.
- * The result is that of blocks which are encoded one after the other. */
+/* Encodes some blocks on all threads. A line that is wrong, and a text that the tokenizer refuses, fail with their
+ * sentence; with skip_bad the block counts them. The result is that of blocks which are encoded one after the other. */
 enum qkv_status qkv_documents_encode(struct qkv_document_reader *reader, struct qkv_document_block *blocks,
                                      size_t count);
 /* Has a learner of a tokenizer read all documents. */
