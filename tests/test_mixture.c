@@ -8,6 +8,10 @@
 
 #include <sys/wait.h>
 
+#ifdef QKV_ZLIB
+#include <zlib.h>
+#endif
+
 #include "data/data.h"
 #include "data/permute.h"
 #include "data/shards.h"
@@ -118,22 +122,48 @@ static void names_are_mixtures_by_their_form(void **state) {
 
 /* ---- shards ------------------------------------------------------------------------------------------------------ */
 
+/* Files of one block (1 MiB of text) and of several: a plain one of three, JSON lines of two, plain and packed. */
+static const struct {
+    const char *name;
+    int lines;
+} corpus_files[] = {{"part0.jsonl", 12000},
+                    {"part1.txt", 60000},
+                    {"part2.jsonl", 30000},
+                    {"part3.txt", 12000},
+#ifdef QKV_ZLIB
+                    {"part4.jsonl.gz", 30000}};
+#else
+                    {"part4.jsonl", 30000}};
+#endif
+
+static void write_corpus_file(const char *path, const struct qkv_buffer *text) {
+#ifdef QKV_ZLIB
+    if (qkv_unpack_name(path) < strlen(path)) {
+        gzFile file = gzopen(path, "wb1");
+        assert_non_null(file);
+        assert_int_equal(gzwrite(file, text->data, (unsigned)text->size), text->size);
+        assert_int_equal(gzclose(file), Z_OK);
+        return;
+    }
+#endif
+    test_write_file(path, text->data, text->size);
+}
+
 /* A corpus of JSON lines and plain files, of words that no two documents share. */
-static void write_corpus(struct qkv_texts *paths, int files) {
+static void write_corpus(struct qkv_texts *paths) {
     struct qkv_random random = test_random(3);
-    for (int f = 0; f < files; f++) {
+    for (size_t f = 0; f < TEST_COUNT(corpus_files); f++) {
         struct qkv_buffer text = {0};
-        const bool json = f % 2 == 0;
-        for (int i = 0; i < 12000; i++) {
+        const char *path = test_path(corpus_files[f].name);
+        const bool json = qkv_records_are_json(path);
+        for (int i = 0; i < corpus_files[f].lines; i++) {
             assert_ok(ctx,
-                      qkv_buffer_print(ctx, &text, "%sword%d of document %d, %llu%s\n", json ? "{\"text\": \"" : "", i,
+                      qkv_buffer_print(ctx, &text, "%sword%d of document %zu, %llu%s\n", json ? "{\"text\": \"" : "", i,
                                        f, (unsigned long long)qkv_random_below(&random, 1000000), json ? "\"}" : ""));
             if (json && i % 1000 == 7) assert_ok(ctx, qkv_buffer_print(ctx, &text, "\n"));
         }
-        char name[32];
-        snprintf(name, sizeof name, "part%d.%s", f, json ? "jsonl" : "txt");
-        test_write_file(test_path(name), text.data, text.size);
-        if (paths) assert_ok(ctx, qkv_texts_add(ctx, paths, "%s", test_path(name)));
+        write_corpus_file(path, &text);
+        if (paths) assert_ok(ctx, qkv_texts_add(ctx, paths, "%s", path));
         qkv_buffer_free(&text);
     }
 }
@@ -163,7 +193,7 @@ static enum qkv_status make(struct qkv_context *with, const char *folder, bool s
                                          .facts = &made->facts,
                                          .key = "text",
                                          .skip_bad = skip_bad,
-                                         .shard_tokens = 100000,
+                                         .shard_tokens = 500000,
                                          .notes = &made->notes,
                                          .progress = progress};
     return qkv_shards_open(&plan, &made->shards);
@@ -207,8 +237,8 @@ static void same_shards(const struct made *a, const struct made *b) {
 static int corpus_setup(void **state) {
     static const char *const specials[] = {QKV_TOKEN_TEXT_END};
     if (setup(state)) return 1;
-    write_corpus(&corpus, 5);
-    const char *files[] = {corpus.items[1]};
+    write_corpus(&corpus);
+    const char *files[] = {corpus.items[3]};
     return (int)qkv_tokenizer_learn(ctx, "bpe:400", files, 1, specials, 1, NULL, NULL, &tokenizer);
 }
 
@@ -299,14 +329,18 @@ static void shards_that_were_interrupted_become_the_same(void **state) {
     struct made whole = {0}, again = {0};
     struct qkv_random random = test_random(4);
     struct qkv_context *alone; /* reads fewer blocks at once */
+    const int many = 1000;
     (void)state;
     assert_ok(ctx, qkv_context_create(&alone, &QKV_OPTIONS(qkv_context_options, .threads = 1)));
-    assert_ok(ctx, make(ctx, test_path("shards-whole"), false, NULL, &whole));
-    for (int round = 0; round < 4; round++) {
+    calls_left = many;
+    assert_ok(alone, make(alone, test_path("shards-whole"), false, count_calls, &whole));
+    const int calls = many - calls_left;
+    assert_true(calls > 4);
+    for (int round = 0; round < 6; round++) {
         char name[32];
         snprintf(name, sizeof name, "shards-cut%d", round);
         const char *folder = test_path(name);
-        calls_left = (int)test_between(&random, 1, 3);
+        calls_left = (int)test_between(&random, 1, calls);
         if (round % 2) {
             assert_status(alone, make(alone, folder, false, count_calls, &again), QKV_STOPPED);
             unmake(&again);
@@ -338,12 +372,12 @@ static void shards_are_used_again_until_a_file_or_a_shard_changes(void **state) 
     struct made first = {0}, again = {0};
     const char *folder = test_path("shards-kept");
     (void)state;
-    write_corpus(NULL, 5);
+    write_corpus(NULL);
     assert_ok(ctx, make(ctx, folder, false, NULL, &first));
     assert_ok(ctx, make(ctx, folder, false, no_calls, &again));
     same_shards(&first, &again);
     unmake(&again);
-    write_corpus(NULL, 5); /* other times of change, the same bytes */
+    write_corpus(NULL); /* other times of change, the same bytes */
     assert_ok(ctx, make(ctx, folder, false, no_calls, &again));
     unmake(&again);
     /* A shard in the middle that is cut, and one that is gone, are made again. */
@@ -373,21 +407,23 @@ static void shards_are_used_again_until_a_file_or_a_shard_changes(void **state) 
     assert_message(ctx, "part3.txt has changed since the run began");
     unmake(&again);
     unmake(&first);
-    write_corpus(NULL, 5);
+    write_corpus(NULL);
 }
 
 /* ---- bad input --------------------------------------------------------------------------------------------------- */
 
 static void bad_lines_and_files_are_named_or_left_out(void **state) {
     static const char good[] = "{\"text\": \"a good line\"}\n";
+    const int lines = 150000;
     struct qkv_buffer text = {0};
     struct made made = {0};
     (void)state;
-    for (int i = 0; i < 20000; i++)
+    for (int i = 0; i < lines; i++) /* of several blocks, with a bad line in the first and in the last of them */
         assert_ok(ctx, qkv_buffer_print(ctx, &text, "%s",
-                                        i == 15000   ? "{\"body\": 1}\n"
-                                        : i == 17000 ? "{\"text\": \"never ends\n"
-                                                     : good));
+                                        i == 15000        ? "{\"body\": 1}\n"
+                                        : i == lines - 10 ? "{\"text\": \"never ends\n"
+                                                          : good));
+    assert_true(text.size > 3 << 20);
     const struct qkv_texts had = corpus;
     corpus = (struct qkv_texts){0};
     assert_ok(ctx, qkv_texts_add(ctx, &corpus, "%s", test_path("bad.jsonl")));
@@ -408,7 +444,7 @@ static void bad_lines_and_files_are_named_or_left_out(void **state) {
     assert_non_null(strstr(made.notes.items[1], "zero.txt:2: there is a NUL byte"));
     uint64_t documents = 0;
     for (size_t i = 0; i < made.shards.count; i++) documents += made.shards.items[i].documents;
-    assert_int_equal(documents, 20000 - 2 + 1);
+    assert_int_equal(documents, lines - 2 + 1);
     unmake(&made);
     qkv_texts_free(&corpus);
     assert_ok(ctx, qkv_texts_add(ctx, &corpus, "%s", test_path("empty.txt")));
@@ -419,6 +455,43 @@ static void bad_lines_and_files_are_named_or_left_out(void **state) {
     qkv_texts_free(&corpus);
     corpus = had;
     qkv_buffer_free(&text);
+}
+
+/* A word that a tokenizer does not know fails with its place, or its texts are left out, and no others. */
+static void texts_that_the_tokenizer_refuses_are_named_or_left_out(void **state) {
+    static const char *const specials[] = {QKV_TOKEN_TEXT_END};
+    const struct qkv_texts had = corpus;
+    struct qkv_tokenizer *learnt = tokenizer;
+    struct made made = {0};
+    (void)state;
+    test_write_file(test_path("known.txt"), "one two three\n", 14);
+    const char *files[] = {test_path("known.txt")};
+    assert_ok(ctx, qkv_tokenizer_learn(ctx, "whitespace", files, 1, specials, 1, NULL, NULL, &tokenizer));
+    for (int json = 0; json < 2; json++) {
+        corpus = (struct qkv_texts){0};
+        const char *path = test_path(json ? "words.jsonl" : "words.txt"),
+                   *text = json ? "{\"text\": \"one two\"}\n{\"text\": \"one four\"}\n{\"text\": \"three\"}\n"
+                                : "one two\nfour three\n";
+        test_write_file(path, text, strlen(text));
+        assert_ok(ctx, qkv_texts_add(ctx, &corpus, "%s", path));
+        assert_ok(ctx, qkv_texts_add(ctx, &corpus, "%s", test_path("known.txt")));
+        assert_status(ctx, make(ctx, test_path("shards-words"), false, NULL, &made), QKV_FORMAT);
+        assert_message(ctx, json ? "words.jsonl:2: \"four\" is no word" : ", at lines 1 to 2 of ");
+        assert_message(ctx, "\"four\" is no word of the vocabulary");
+        unmake(&made);
+        assert_ok(ctx, make(ctx, test_path("shards-words"), true, NULL, &made));
+        assert_int_equal(made.notes.count, 1);
+        assert_non_null(strstr(made.notes.items[0], json ? "skip_bad: 1 line is left out, the first one because "
+                                                         : "skip_bad: 2 lines are left out, the first one because "));
+        assert_non_null(strstr(made.notes.items[0], "\"four\" is no word"));
+        assert_int_equal(made.shards.items[0].documents, json ? 3 : 1);
+        assert_int_equal(made.facts.tokens, json ? 2 + 1 + 1 + 1 + 3 + 1 : 3 + 1);
+        unmake(&made);
+        qkv_texts_free(&corpus);
+    }
+    qkv_tokenizer_free(tokenizer);
+    tokenizer = learnt;
+    corpus = had;
 }
 
 int main(void) {
@@ -432,6 +505,7 @@ int main(void) {
         cmocka_unit_test(shards_that_were_interrupted_become_the_same),
         cmocka_unit_test(shards_are_used_again_until_a_file_or_a_shard_changes),
         cmocka_unit_test(bad_lines_and_files_are_named_or_left_out),
+        cmocka_unit_test(texts_that_the_tokenizer_refuses_are_named_or_left_out),
     };
     return cmocka_run_group_tests(tests, corpus_setup, corpus_teardown);
 }
