@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #ifdef QKV_ZLIB
@@ -410,6 +411,28 @@ static void shards_are_used_again_until_a_file_or_a_shard_changes(void **state) 
     write_corpus(NULL);
 }
 
+/* A failure to write is no file that has changed. */
+static void missing_shards_that_cannot_be_written_say_why(void **state) {
+    struct made first = {0}, again = {0};
+    const char *folder = test_path("shards-full");
+    struct rlimit limit;
+    (void)state;
+    assert_ok(ctx, make(ctx, folder, false, NULL, &first));
+    for (size_t i = 0; i < first.shards.count; i++) assert_int_equal(unlink(first.shards.paths[i]), 0);
+    again.facts = first.facts;
+    assert_ok(ctx, qkv_text_files_copy(ctx, &first.files, &again.files));
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){1 << 16, limit.rlim_max}), 0);
+    const enum qkv_status status = make(ctx, folder, false, NULL, &again);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_int_equal(status, QKV_FILE);
+    assert_message(ctx, "-00000.bin");
+    assert_null(strstr(qkv_message(ctx), "has changed"));
+    unmake(&again);
+    unmake(&first);
+}
+
 /* ---- bad input --------------------------------------------------------------------------------------------------- */
 
 static void bad_lines_and_files_are_named_or_left_out(void **state) {
@@ -504,6 +527,7 @@ int main(void) {
         cmocka_unit_test(any_number_of_threads_makes_the_same_shards),
         cmocka_unit_test(shards_that_were_interrupted_become_the_same),
         cmocka_unit_test(shards_are_used_again_until_a_file_or_a_shard_changes),
+        cmocka_unit_test(missing_shards_that_cannot_be_written_say_why),
         cmocka_unit_test(bad_lines_and_files_are_named_or_left_out),
         cmocka_unit_test(texts_that_the_tokenizer_refuses_are_named_or_left_out),
     };

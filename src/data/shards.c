@@ -200,22 +200,33 @@ static enum qkv_status shards_look(const struct qkv_shards_plan *p, bool known) 
     return QKV_OK;
 }
 
-static enum qkv_status shards_changed(const struct qkv_shards_plan *p, const struct qkv_text_files *then) {
+/* The first file that is missing or has another size than `then`, or, of files that were `read`, other bytes; their
+ * count: none. */
+static size_t shards_changed(const struct qkv_shards_plan *p, const struct qkv_text_files *then, bool read) {
     struct stat info;
     size_t i = 0;
     while (i < then->count && stat(then->items[i].path, &info) == 0 && (uint64_t)info.st_size == then->items[i].bytes &&
-           then->items[i].hash == p->files->items[i].hash)
+           (!read || then->items[i].hash == p->files->items[i].hash))
         i++;
-    if (i == then->count)
-        return qkv_fail(p->ctx, QKV_FORMAT,
-                        "the tokens of %s in %s are not those that the run began with; start a new run in another "
-                        "folder",
-                        then->items[0].path, p->folder);
-    return qkv_fail(
-        p->ctx, QKV_FORMAT,
-        "tokens are missing in %s, and %s has changed since the run began (it had %llu bytes); restore one of "
-        "them, or start a new run in another folder",
-        p->folder, then->items[i].path, (unsigned long long)then->items[i].bytes);
+    return i;
+}
+
+/* Whether the shards are those that a run began with. A failure keeps its sentence unless a file has changed. */
+static enum qkv_status shards_compare(const struct qkv_shards_plan *p, const struct qkv_text_files *then,
+                                      const struct qkv_text_facts *facts, enum qkv_status status) {
+    if (status == QKV_MEMORY || status == QKV_STOPPED) return status;
+    if (!status && facts->hash == p->facts->hash && facts->tokens == p->facts->tokens) return QKV_OK;
+    const size_t i = shards_changed(p, then, !status);
+    if (i < then->count)
+        return qkv_fail(
+            p->ctx, QKV_FORMAT,
+            "tokens are missing in %s, and %s has changed since the run began (it had %llu bytes); restore one of "
+            "them, or start a new run in another folder",
+            p->folder, then->items[i].path, (unsigned long long)then->items[i].bytes);
+    if (status) return status;
+    return qkv_fail(p->ctx, QKV_FORMAT,
+                    "the tokens of %s in %s are not those that the run began with; start a new run in another folder",
+                    then->items[0].path, p->folder);
 }
 
 static enum qkv_status shards_note(const struct qkv_shards_plan *p, const struct qkv_shards *s) {
@@ -259,12 +270,9 @@ enum qkv_status qkv_shards_open(const struct qkv_shards_plan *p, struct qkv_shar
     enum qkv_status status = shards_look(p, known);
     if (!status && known) status = qkv_text_files_copy(p->ctx, p->files, &then);
     if (!status) status = qkv_shards_read(p, known, s);
-    const bool read = s->complete;
     if (!status) status = shards_complete(p, s);
     if (!status) qkv_shards_sum(p, s, &facts);
-    if (known && !(status == QKV_MEMORY || status == QKV_STOPPED) &&
-        (status || facts.hash != p->facts->hash || facts.tokens != p->facts->tokens))
-        status = status && read ? status : shards_changed(p, &then);
+    if (known) status = shards_compare(p, &then, &facts, status);
     if (!status) *p->facts = facts;
     if (!status && !known) status = shards_note(p, s);
     qkv_text_files_free(&then);
