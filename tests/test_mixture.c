@@ -411,6 +411,45 @@ static void shards_are_used_again_until_a_file_or_a_shard_changes(void **state) 
     write_corpus(NULL);
 }
 
+/* Whatever the index says, shards are made if it lacks them. */
+static void an_index_without_shards_is_not_complete(void **state) {
+    struct made first = {0}, again = {0};
+    const char *folder = test_path("shards-hostile");
+    (void)state;
+    assert_ok(ctx, make(ctx, folder, false, NULL, &first));
+    char *path = strdup(first.shards.paths[0]);
+    assert_non_null(path);
+    memcpy(strrchr(path, '-'), ".json", sizeof ".json");
+    for (int round = 0; round < 2; round++) {
+        size_t size = 0;
+        char *text = test_read_file(path, &size), *begin, *end;
+        text = realloc(text, size + 1);
+        assert_non_null(text);
+        text[size] = 0;
+        begin = strstr(text, round ? "qkv shards" : "\"shards\": [");
+        assert_non_null(begin);
+        if (round) {
+            *begin = 'x'; /* another format */
+        } else { /* no shards, and complete */
+            begin = strchr(begin, '[') + 1;
+            end = strstr(begin, "]");
+            assert_non_null(end);
+            memmove(begin, end, size - (size_t)(end - text));
+            size -= (size_t)(end - begin);
+            assert_non_null(strstr(text, "\"complete\": true"));
+        }
+        test_write_file(path, text, size);
+        free(text);
+        calls_left = 1000;
+        assert_ok(ctx, make(ctx, folder, false, count_calls, &again));
+        assert_true(calls_left < 1000);
+        same_shards(&first, &again);
+        unmake(&again);
+    }
+    free(path);
+    unmake(&first);
+}
+
 /* A failure to write is no file that has changed. */
 static void missing_shards_that_cannot_be_written_say_why(void **state) {
     struct made first = {0}, again = {0};
@@ -527,6 +566,7 @@ int main(void) {
         cmocka_unit_test(any_number_of_threads_makes_the_same_shards),
         cmocka_unit_test(shards_that_were_interrupted_become_the_same),
         cmocka_unit_test(shards_are_used_again_until_a_file_or_a_shard_changes),
+        cmocka_unit_test(an_index_without_shards_is_not_complete),
         cmocka_unit_test(missing_shards_that_cannot_be_written_say_why),
         cmocka_unit_test(bad_lines_and_files_are_named_or_left_out),
         cmocka_unit_test(texts_that_the_tokenizer_refuses_are_named_or_left_out),

@@ -216,6 +216,11 @@ static void index_bad(const json_t *root, struct qkv_shards *shards) {
     snprintf(bad->first_file, sizeof bad->first_file, "%s", file ? file : "");
 }
 
+static bool index_current(const json_t *root) {
+    const char *format = json_string_value(json_object_get(root, "format"));
+    return format && strcmp(format, FORMAT) == 0 && json_integer_value(json_object_get(root, "version")) == VERSION;
+}
+
 enum qkv_status qkv_shards_read(const struct qkv_shards_plan *p, bool known, struct qkv_shards *shards) {
     struct qkv_map map = {0};
     json_t *root = NULL;
@@ -228,10 +233,11 @@ enum qkv_status qkv_shards_read(const struct qkv_shards_plan *p, bool known, str
                                &(struct qkv_json_text){path, "remove it, and it is made again from the texts", map.data,
                                                        map.size, INDEX_BYTES},
                                &root);
-    if (!status && root && json_integer_value(json_object_get(root, "version")) == VERSION) {
-        shards->complete = json_is_true(json_object_get(root, "complete"));
-        status = index_shards(p, json_object_get(root, "shards"), shards);
-        if (shards->count < json_array_size(json_object_get(root, "shards"))) shards->complete = false;
+    if (!status && index_current(root)) {
+        const json_t *list = json_object_get(root, "shards");
+        status = index_shards(p, list, shards);
+        shards->complete = json_is_true(json_object_get(root, "complete")) && shards->count &&
+                           shards->count == json_array_size(list);
         if (!status) status = index_files(p, json_object_get(root, "files"), known, shards);
         index_bad(root, shards);
     }
