@@ -3,9 +3,12 @@
 /* labels: quick */
 #include "context_fixture.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -194,7 +197,7 @@ static enum qkv_status make(struct qkv_context *with, const char *folder, bool s
                                          .facts = &made->facts,
                                          .key = "text",
                                          .skip_bad = skip_bad,
-                                         .shard_tokens = 500000,
+                                         .shard_tokens = 250000,
                                          .notes = &made->notes,
                                          .progress = progress};
     return qkv_shards_open(&plan, &made->shards);
@@ -341,7 +344,7 @@ static void shards_that_were_interrupted_become_the_same(void **state) {
         char name[32];
         snprintf(name, sizeof name, "shards-cut%d", round);
         const char *folder = test_path(name);
-        calls_left = (int)test_between(&random, 1, calls);
+        calls_left = (int)test_between(&random, 1, (size_t)calls);
         if (round % 2) {
             assert_status(alone, make(alone, folder, false, count_calls, &again), QKV_STOPPED);
             unmake(&again);
@@ -360,6 +363,54 @@ static void shards_that_were_interrupted_become_the_same(void **state) {
         unmake(&again);
     }
     unmake(&whole);
+    qkv_context_free(alone);
+}
+
+static int *shared_calls;
+static bool count_shared(void *user, const char *what, double done, double total) {
+    (void)user, (void)done, (void)total;
+    if (strcmp(what, "tokenizing") == 0) __atomic_add_fetch(shared_calls, 1, __ATOMIC_RELAXED);
+    return true;
+}
+
+/* Of two processes that begin together one makes the shards, and the other waits and uses them. */
+static void processes_that_share_shards_make_them_once(void **state) {
+    struct made whole = {0}, mine = {0};
+    struct qkv_context *alone;
+    const char *folder = test_path("shards-shared");
+    int status, calls;
+    (void)state;
+    assert_ok(ctx, qkv_context_create(&alone, &QKV_OPTIONS(qkv_context_options, .threads = 1)));
+    shared_calls = mmap(NULL, sizeof *shared_calls, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared_calls != MAP_FAILED);
+    assert_ok(alone, make(alone, test_path("shards-unshared"), false, count_shared, &whole));
+    calls = *shared_calls;
+    *shared_calls = 0;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) _exit(make(alone, folder, false, count_shared, &mine) ? 7 : 0);
+    assert_ok(alone, make(alone, folder, false, count_shared, &mine));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(*shared_calls, calls);
+    same_shards(&whole, &mine);
+    /* Who waits can be stopped. */
+    char *path = strdup(mine.shards.paths[0]);
+    assert_non_null(path);
+    unlink(path);
+    memcpy(strrchr(path, '-'), ".lock", sizeof ".lock");
+    assert_int_equal(access(path, F_OK), -1);
+    const int lock = open(path, O_RDWR | O_CREAT, 0666);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+    unmake(&mine);
+    calls_left = 3;
+    assert_status(ctx, make(ctx, folder, false, count_calls, &mine), QKV_STOPPED);
+    assert_message(ctx, "stopped while waiting for tokens of another run");
+    close(lock);
+    free(path);
+    unmake(&mine);
+    unmake(&whole);
+    munmap(shared_calls, sizeof *shared_calls);
     qkv_context_free(alone);
 }
 
@@ -426,7 +477,7 @@ static void an_index_without_shards_is_not_complete(void **state) {
         text = realloc(text, size + 1);
         assert_non_null(text);
         text[size] = 0;
-        begin = strstr(text, round ? "qkv shards" : "\"shards\": [");
+        begin = strstr(text, round ? "qkv shards" : "\"shards\":[");
         assert_non_null(begin);
         if (round) {
             *begin = 'x'; /* another format */
@@ -436,7 +487,7 @@ static void an_index_without_shards_is_not_complete(void **state) {
             assert_non_null(end);
             memmove(begin, end, size - (size_t)(end - text));
             size -= (size_t)(end - begin);
-            assert_non_null(strstr(text, "\"complete\": true"));
+            assert_non_null(strstr(text, "\"complete\":true"));
         }
         test_write_file(path, text, size);
         free(text);
@@ -565,6 +616,7 @@ int main(void) {
         cmocka_unit_test(shards_have_the_ids_of_their_documents),
         cmocka_unit_test(any_number_of_threads_makes_the_same_shards),
         cmocka_unit_test(shards_that_were_interrupted_become_the_same),
+        cmocka_unit_test(processes_that_share_shards_make_them_once),
         cmocka_unit_test(shards_are_used_again_until_a_file_or_a_shard_changes),
         cmocka_unit_test(an_index_without_shards_is_not_complete),
         cmocka_unit_test(missing_shards_that_cannot_be_written_say_why),

@@ -39,6 +39,10 @@ char *qkv_shards_path(const struct qkv_shards_plan *p, size_t i) {
     return shards_name(p, ending);
 }
 
+char *qkv_shards_lock(const struct qkv_shards_plan *p) {
+    return shards_name(p, ".lock");
+}
+
 void qkv_shards_sum(const struct qkv_shards_plan *p, const struct qkv_shards *shards, struct qkv_text_facts *facts) {
     facts->bytes = facts->tokens = 0;
     facts->hash = QKV_HASH_START;

@@ -1,10 +1,13 @@
 #include "data/shards.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include "data/data.h"
@@ -139,7 +142,7 @@ static enum qkv_status shards_make(const struct qkv_shards_plan *p, struct qkv_s
     m->reader = (struct qkv_document_reader){
         .ctx = p->ctx, .files = p->files, .key = p->key, .skip_bad = p->skip_bad, .tokenizer = p->tokenizer};
     maker_go(m);
-    enum qkv_status status = qkv_make_folder(p->ctx, p->folder);
+    enum qkv_status status = QKV_OK;
     while (!status && !end) status = maker_once(m, &end);
     status = shard_end(m, status);
     if (!status && s->count) {
@@ -242,7 +245,7 @@ static enum qkv_status shards_note(const struct qkv_shards_plan *p, const struct
     return status;
 }
 
-/* The shards behind the first that cannot be opened are made again. */
+/* Makes the shards behind the first that cannot be opened. */
 static enum qkv_status shards_complete(const struct qkv_shards_plan *p, struct qkv_shards *s) {
     size_t opened;
     enum qkv_status status = shards_take(p, s, &opened);
@@ -262,6 +265,45 @@ static enum qkv_status shards_complete(const struct qkv_shards_plan *p, struct q
     return status ? status : shards_take(p, s, &opened);
 }
 
+/* Opens and locks the file at a path; waits for another process that has locked it. The one that had it removes it:
+ * then there is another one to lock. Without locks in the file system each goes on by itself. */
+static enum qkv_status shards_lock(const struct qkv_shards_plan *p, const char *path, int *lock) {
+    enum qkv_status status = QKV_OK;
+    for (;;) {
+        struct stat info;
+        bool locked;
+        *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+        if (*lock < 0) return qkv_fail_file(p->ctx, "write", path, errno);
+        while (!(locked = flock(*lock, LOCK_EX | LOCK_NB) == 0) && (errno == EWOULDBLOCK || errno == EINTR)) {
+            status = qkv_train_progress(p->ctx, p->progress, p->user, "waiting for tokens of another run", 0, 1);
+            if (status) break;
+            nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+        }
+        if (!status && (!locked || (fstat(*lock, &info) == 0 && info.st_nlink > 0))) return QKV_OK;
+        close(*lock);
+        if (status) return status;
+    }
+}
+
+/* Makes what is missing. Of several processes one makes it, and the others use it. */
+static enum qkv_status shards_alone(const struct qkv_shards_plan *p, bool known, struct qkv_shards *s) {
+    int lock = -1;
+    char *path = NULL;
+    enum qkv_status status = qkv_make_folder(p->ctx, p->folder);
+    if (!status) path = qkv_shards_lock(p);
+    if (!status) status = path ? shards_lock(p, path, &lock) : QKV_MEMORY;
+    if (!status) {
+        s->count = 0;
+        s->complete = false;
+        status = qkv_shards_read(p, known, s);
+        if (!status) status = shards_complete(p, s);
+        unlink(path);
+        close(lock);
+    }
+    free(path);
+    return status;
+}
+
 enum qkv_status qkv_shards_open(const struct qkv_shards_plan *p, struct qkv_shards *s) {
     const bool known = p->facts->bytes != 0;
     struct qkv_text_files then = {0};
@@ -270,7 +312,15 @@ enum qkv_status qkv_shards_open(const struct qkv_shards_plan *p, struct qkv_shar
     enum qkv_status status = shards_look(p, known);
     if (!status && known) status = qkv_text_files_copy(p->ctx, p->files, &then);
     if (!status) status = qkv_shards_read(p, known, s);
-    if (!status) status = shards_complete(p, s);
+    size_t opened = 0;
+    if (!status && s->complete) status = shards_take(p, s, &opened);
+    if (status != QKV_MEMORY && s->complete && opened < s->count) {
+        qkv_forgive(p->ctx);
+        shards_drop(s);
+        s->complete = false;
+        status = QKV_OK;
+    }
+    if (!status && !s->complete) status = shards_alone(p, known, s);
     if (!status) qkv_shards_sum(p, s, &facts);
     if (known) status = shards_compare(p, &then, &facts, status);
     if (!status) *p->facts = facts;

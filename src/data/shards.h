@@ -52,6 +52,8 @@ enum qkv_status qkv_shards_read(const struct qkv_shards_plan *plan, bool known, 
 enum qkv_status qkv_shards_write(const struct qkv_shards_plan *plan, const struct qkv_shards *shards);
 /* FOLDER/KEY-NNNNN.bin as a heap string; NULL with the sentence recorded. */
 char *qkv_shards_path(const struct qkv_shards_plan *plan, size_t i);
+/* FOLDER/KEY.lock: who makes these shards has locked it. */
+char *qkv_shards_lock(const struct qkv_shards_plan *plan);
 /* Tokens and hash of all shards. */
 void qkv_shards_sum(const struct qkv_shards_plan *plan, const struct qkv_shards *shards, struct qkv_text_facts *facts);
 
