@@ -558,6 +558,16 @@ static void bad_lines_and_files_are_named_or_left_out(void **state) {
     uint64_t documents = 0;
     for (size_t i = 0; i < made.shards.count; i++) documents += made.shards.items[i].documents;
     assert_int_equal(documents, lines - 2 + 1);
+    /* A shard that is made again leaves the notes as they were. */
+    char *note = strdup(made.notes.items[0]);
+    assert_non_null(note);
+    assert_true(made.shards.count > 2);
+    assert_int_equal(unlink(made.shards.paths[made.shards.count - 1]), 0);
+    unmake(&made);
+    assert_ok(ctx, make(ctx, test_path("shards-bad"), true, NULL, &made));
+    assert_int_equal(made.notes.count, 3);
+    assert_string_equal(made.notes.items[1], note);
+    free(note);
     unmake(&made);
     qkv_texts_free(&corpus);
     assert_ok(ctx, qkv_texts_add(ctx, &corpus, "%s", test_path("empty.txt")));

@@ -254,6 +254,12 @@ static enum qkv_status shards_complete(const struct qkv_shards_plan *p, struct q
         if (qkv_texts_add(p->ctx, p->notes, "%s; it is made again", qkv_message(p->ctx))) return QKV_MEMORY;
     qkv_forgive(p->ctx);
     shards_drop(s);
+    if (opened && opened < s->count) { /* the sentences are in the last shard alone */
+        const struct qkv_document_bad *last = &s->items[s->count - 1].bad;
+        struct qkv_document_bad *bad = &s->items[opened - 1].bad;
+        if (bad->lines) memcpy(bad->first_line, last->first_line, sizeof bad->first_line);
+        if (bad->files) memcpy(bad->first_file, last->first_file, sizeof bad->first_file);
+    }
     s->count = opened;
     s->complete = false;
     status = shards_make(p, s);
