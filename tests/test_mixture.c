@@ -585,6 +585,45 @@ static void bad_lines_and_files_are_named_or_left_out(void **state) {
     qkv_buffer_free(&text);
 }
 
+/* A NUL byte behind the first block of a plain file: the text before it is a document of its own, wherever the byte is
+ * in its block. */
+static void the_text_before_a_nul_byte_is_a_document(void **state) {
+    static const size_t places[] = {(1 << 20) + 1, (1 << 20) + 77, 1500000, (2 << 20) - 1, 2 << 20, (2 << 20) + 1};
+    const struct qkv_texts had = corpus;
+    enum { SIZE = (5 << 20) / 2 };
+    char *text = malloc(SIZE);
+    (void)state;
+    assert_non_null(text);
+    test_write_file(test_path("after.txt"), "after\n", 6);
+    for (size_t i = 0; i < TEST_COUNT(places); i++) {
+        struct made made = {0};
+        corpus = (struct qkv_texts){0};
+        for (size_t k = 0; k < SIZE; k++) text[k] = k % 5 == 4 ? '\n' : 'a';
+        text[places[i]] = 0;
+        test_write_file(test_path("nul.txt"), text, SIZE);
+        assert_ok(ctx, qkv_texts_add(ctx, &corpus, "%s", test_path("nul.txt")));
+        assert_ok(ctx, qkv_texts_add(ctx, &corpus, "%s", test_path("after.txt")));
+        char name[32];
+        snprintf(name, sizeof name, "shards-nul%zu", i);
+        assert_status(ctx, make(ctx, test_path(name), false, NULL, &made), QKV_FORMAT);
+        assert_message(ctx, "there is a NUL byte");
+        unmake(&made);
+        assert_ok(ctx, make(ctx, test_path(name), true, NULL, &made));
+        assert_int_equal(made.notes.count, 1);
+        uint64_t documents = 0, bytes = 0;
+        for (size_t k = 0; k < made.shards.count; k++) {
+            documents += made.shards.items[k].documents;
+            bytes += made.shards.items[k].bytes;
+        }
+        assert_int_equal(documents, 2);
+        assert_int_equal(bytes, places[i] + 6);
+        unmake(&made);
+        qkv_texts_free(&corpus);
+    }
+    corpus = had;
+    free(text);
+}
+
 /* A word that a tokenizer does not know fails with its place, or its texts are left out, and no others. */
 static void texts_that_the_tokenizer_refuses_are_named_or_left_out(void **state) {
     static const char *const specials[] = {QKV_TOKEN_TEXT_END};
@@ -636,6 +675,7 @@ int main(void) {
         cmocka_unit_test(an_index_without_shards_is_not_complete),
         cmocka_unit_test(missing_shards_that_cannot_be_written_say_why),
         cmocka_unit_test(bad_lines_and_files_are_named_or_left_out),
+        cmocka_unit_test(the_text_before_a_nul_byte_is_a_document),
         cmocka_unit_test(texts_that_the_tokenizer_refuses_are_named_or_left_out),
     };
     return cmocka_run_group_tests(tests, corpus_setup, corpus_teardown);

@@ -56,22 +56,27 @@ static enum qkv_status documents_hold(struct qkv_document_reader *r, size_t byte
     return QKV_OK;
 }
 
-static size_t documents_cut(const struct qkv_document_reader *r, size_t bytes, bool end) {
+/* Where the next n bytes that are held can be cut; `end`: nothing follows them. */
+static size_t documents_cut(const struct qkv_document_reader *r, size_t n, bool end) {
     const char *text = r->records.held + r->records.begin;
-    const size_t held = r->records.end - r->records.begin, n = end ? held : bytes;
     if (!r->json)
         return r->learner ? qkv_learner_cut(r->learner, text, n, end) : qkv_tokenizer_cut(r->tokenizer, text, n, end);
-    if (end && !r->failing) return held;
+    if (end && !r->failing) return n;
     const char *stop = n ? memrchr(text, '\n', n) : NULL;
     return stop ? (size_t)(stop - text) + 1 : 0;
 }
 
-/* A plain file that is no text is left before its tokens are made. */
-static enum qkv_status documents_check(const struct qkv_document_reader *r, size_t size) {
-    const char *text = r->records.held + r->records.begin, *nul = r->json ? NULL : memchr(text, 0, size);
+/* The bytes of a plain file before its first NUL, of the next n that are held; n: all. */
+static size_t documents_text(const struct qkv_document_reader *r, size_t n) {
+    const char *text = r->records.held + r->records.begin, *nul = r->json || !n ? NULL : memchr(text, 0, n);
+    return nul ? (size_t)(nul - text) : n;
+}
+
+/* The next bytes are no text from a NUL on. */
+static enum qkv_status documents_binary(const struct qkv_document_reader *r, size_t nul) {
+    const char *text = r->records.held + r->records.begin;
     uint64_t line = r->records.line + 1;
-    if (!nul) return QKV_OK;
-    for (const char *c = text; (c = memchr(c, '\n', (size_t)(nul - c))); c++) line++;
+    for (size_t i = 0; i < nul; i++) line += text[i] == '\n';
     return qkv_record_fail(r->ctx, r->records.path, line,
                            "there is a NUL byte, so this is no text; convert the file to UTF-8 first");
 }
@@ -98,23 +103,27 @@ static enum qkv_status documents_keep(struct qkv_document_reader *r, struct qkv_
     return QKV_OK;
 }
 
-/* The next block of the open file; size 0: it has ended. */
+/* The next block of the open file; size 0: it has ended. A file with a NUL byte ends before it; if that is in its first
+ * block, it has no block. */
 static enum qkv_status documents_block(struct qkv_document_reader *r, struct qkv_document_block *b) {
-    size_t size = 0;
+    size_t size = 0, n = 0;
     bool end = false;
     b->size = 0;
     if (r->failing) r->records.begin = r->records.end; /* a line that is cut */
-    for (size_t bytes = BLOCK; !size; bytes *= 2) {
+    for (size_t bytes = BLOCK; !size && !end; bytes *= 2) {
         enum qkv_status status = documents_hold(r, bytes + 1, &end);
         if (status) return status;
-        size = documents_cut(r, bytes, end);
-        if (end) break;
+        n = end ? r->records.end - r->records.begin : bytes;
+        const size_t held = n + !end, text = documents_text(r, held);
+        if (text < held && (!text || !r->place.position)) return documents_binary(r, text);
+        if (text < held) {
+            n = text;
+            end = true;
+        }
+        size = documents_cut(r, n, end);
     }
-    const bool last = end && size == r->records.end - r->records.begin;
     if (!size && r->failing) return documents_block(r, b);
-    if (!size) return QKV_OK;
-    enum qkv_status status = documents_check(r, size);
-    return status ? status : documents_keep(r, b, size, last);
+    return size ? documents_keep(r, b, size, end && size == n) : QKV_OK;
 }
 
 enum qkv_status qkv_documents_next(struct qkv_document_reader *r, struct qkv_document_block *b, bool *end) {
