@@ -419,6 +419,10 @@ static bool no_calls(void *user, const char *what, double done, double total) {
     fail_msg("%s", "nothing is tokenised");
     return true;
 }
+static bool only_comparing(void *user, const char *what, double done, double total) {
+    assert_string_equal(what, "comparing texts");
+    return count_calls(user, what, done, total);
+}
 
 static void shards_are_used_again_until_a_file_or_a_shard_changes(void **state) {
     struct made first = {0}, again = {0};
@@ -429,8 +433,16 @@ static void shards_are_used_again_until_a_file_or_a_shard_changes(void **state) 
     assert_ok(ctx, make(ctx, folder, false, no_calls, &again));
     same_shards(&first, &again);
     unmake(&again);
-    write_corpus(NULL); /* other times of change, the same bytes */
+    write_corpus(NULL); /* other times of change, the same bytes: they are compared, once */
+    calls_left = 2;
+    assert_status(ctx, make(ctx, folder, false, only_comparing, &again), QKV_STOPPED);
+    unmake(&again);
+    calls_left = 1000;
+    assert_ok(ctx, make(ctx, folder, false, only_comparing, &again));
+    assert_true(calls_left <= 1000 - 5);
+    unmake(&again);
     assert_ok(ctx, make(ctx, folder, false, no_calls, &again));
+    same_shards(&first, &again);
     unmake(&again);
     /* A shard in the middle that is cut, and one that is gone, are made again. */
     for (int gone = 0; gone < 2; gone++) {
@@ -617,6 +629,10 @@ static void the_text_before_a_nul_byte_is_a_document(void **state) {
         }
         assert_int_equal(documents, 2);
         assert_int_equal(bytes, places[i] + 6);
+        unmake(&made);
+        test_write_file(test_path("nul.txt"), text, SIZE); /* all its bytes are compared */
+        calls_left = 1000;
+        assert_ok(ctx, make(ctx, test_path(name), true, only_comparing, &made));
         unmake(&made);
         qkv_texts_free(&corpus);
     }

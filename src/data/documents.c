@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sys/stat.h>
-
 #include "data/data.h"
 #include "text/text.h"
 
@@ -21,22 +19,40 @@ static void documents_bad(struct qkv_document_reader *r, char first[256]) {
 /* Ends the file; one that cannot be read is left out with skip_bad. */
 static enum qkv_status documents_leave(struct qkv_document_reader *r, enum qkv_status status) {
     struct qkv_text_file *file = &r->files->items[r->place.file];
-    const bool bad = status && status != QKV_MEMORY && r->skip_bad;
+    const bool bad = status && status != QKV_MEMORY && status != QKV_STOPPED && r->skip_bad;
     file->hash = r->records.bytes.hash;
     qkv_records_close(&r->records);
     r->open = r->failing = false;
-    if (bad) documents_bad(r, r->bad.first_file);
-    r->bad.files += bad;
     if (status && !bad) return status;
+    if (bad) {
+        documents_bad(r, r->bad.first_file);
+        r->bad.files++;
+        /* It was not read to its end. */
+        status = qkv_text_file_hash(r->ctx, file->path, &file->hash, r->progress, r->user);
+        if (status == QKV_MEMORY || status == QKV_STOPPED) return status;
+        qkv_forgive(r->ctx);
+    }
     r->place = (struct qkv_document_place){.file = r->place.file + 1};
     return QKV_OK;
+}
+
+/* Goes to the place in the open file. All bytes before it are read again. */
+static enum qkv_status documents_skip(struct qkv_document_reader *r) {
+    const uint64_t position = r->place.position, step = (uint64_t)1 << 24;
+    enum qkv_status status = QKV_OK;
+    for (uint64_t at = 0; at < position && !status;) {
+        status = qkv_train_progress(r->ctx, r->progress, r->user, "reading texts", (double)at, (double)position);
+        at += step < position - at ? step : position - at;
+        if (!status) status = qkv_records_skip(&r->records, r->place.line, at);
+    }
+    return status;
 }
 
 static enum qkv_status documents_enter(struct qkv_document_reader *r) {
     const char *path = r->files->items[r->place.file].path;
     enum qkv_status status = qkv_records_open(r->ctx, path, &r->records);
     r->json = qkv_records_are_json(path);
-    if (!status && r->place.position) status = qkv_records_skip(&r->records, r->place.line, r->place.position);
+    if (!status) status = documents_skip(r);
     r->open = !status;
     return status;
 }

@@ -24,6 +24,8 @@ struct qkv_document_reader {
     bool skip_bad;
     const struct qkv_tokenizer *tokenizer; /* that says where a plain file can be cut; NULL: */
     const struct qkv_learner *learner;     /* this does */
+    qkv_progress *progress;                /* of long reading without a block; NULL: nobody asks */
+    void *user;
     struct qkv_document_place place;       /* behind the block read last */
     struct qkv_document_bad bad;           /* its lines are the caller's to count */
     struct qkv_records records;            /* of the file at place.file, if open */

@@ -139,8 +139,13 @@ static enum qkv_status shards_make(const struct qkv_shards_plan *p, struct qkv_s
     m->plan = p;
     m->shards = s;
     m->total = (double)qkv_text_files_size(p->files);
-    m->reader = (struct qkv_document_reader){
-        .ctx = p->ctx, .files = p->files, .key = p->key, .skip_bad = p->skip_bad, .tokenizer = p->tokenizer};
+    m->reader = (struct qkv_document_reader){.ctx = p->ctx,
+                                             .files = p->files,
+                                             .key = p->key,
+                                             .skip_bad = p->skip_bad,
+                                             .tokenizer = p->tokenizer,
+                                             .progress = p->progress,
+                                             .user = p->user};
     maker_go(m);
     enum qkv_status status = QKV_OK;
     while (!status && !end) status = maker_once(m, &end);
