@@ -281,8 +281,9 @@ static void shards_have_the_ids_of_their_documents(void **state) {
             const char *text;
             size_t size = 0, count = 0;
             int32_t *ids;
-            assert_ok(ctx, qkv_records_next_json(&records, &object, &record, &done));
+            assert_ok(ctx, qkv_records_next(&records, &record, &done));
             if (done) break;
+            assert_ok(ctx, qkv_record_parse(ctx, corpus.items[f], &record, &object));
             assert_ok(ctx, qkv_record_text(ctx, corpus.items[f], record.line, object, "text", NULL, &text, &size));
             assert_ok(ctx, qkv_tokenizer_encode(ctx, tokenizer, text, size, true, &ids, &count));
             assert_ok(ctx, qkv_buffer_append(ctx, &expected, ids, count * sizeof *ids));

@@ -1,8 +1,5 @@
 /* Learning from a text, by windows that begin anywhere in it: the next token (task text), or tokens that are hidden
  * (task mlm, masking.c). */
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "data/data.h"
 
 /* ---- tokenizer -------------------------------------------------------------------------------------------------- */

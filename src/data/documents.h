@@ -22,14 +22,15 @@ struct qkv_document_reader {
     struct qkv_text_files *files; /* get their bytes, hash, and time of change when they have been read */
     const char *key;              /* option text_key */
     bool skip_bad;
-    const struct qkv_tokenizer *tokenizer; /* that says where a plain file can be cut; NULL: */
-    const struct qkv_learner *learner;     /* this does */
+    /* The tokenizer, or while one is trained the learner, says where a plain file can be cut. The other one is NULL. */
+    const struct qkv_tokenizer *tokenizer;
+    const struct qkv_learner *learner;
     qkv_progress *progress;                /* of long reading without a block; NULL: nobody asks */
     void *user;
     struct qkv_document_place place;       /* behind the block read last */
-    struct qkv_document_bad bad;           /* its lines are the caller's to count */
+    struct qkv_document_bad bad;           /* the reader counts files; the caller counts lines */
     struct qkv_records records;            /* of the file at place.file, if open */
-    bool open, json, failing;              /* failing: what is held comes before a failure */
+    bool open, json, failing;              /* failing: reading fails behind the bytes that are held */
 };
 /* A part of a file: whole JSON lines, or a part of a plain text that can be encoded by itself. */
 struct qkv_document_block {

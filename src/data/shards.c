@@ -13,6 +13,7 @@
 #include "data/data.h"
 
 #define BATCH_BYTES ((size_t)1 << 26) /* of text that is encoded at once; its last block may exceed it */
+#define BLOCK_SAVED ((size_t)1 << 22) /* bytes of a block whose memory is used again */
 enum { BLOCKS_MAX = 64 };
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
@@ -113,7 +114,10 @@ static enum qkv_status maker_once(struct shard_maker *m, bool *end) {
     const enum qkv_status reading = maker_read(m, end);
     memcpy(message, p->ctx->message, sizeof message);
     status = qkv_documents_encode(&m->reader, m->blocks, m->block_count);
-    for (size_t i = 0; i < m->block_count && !status; i++) status = shard_put(m, &m->blocks[i]);
+    for (size_t i = 0; i < m->block_count && !status; i++) {
+        status = shard_put(m, &m->blocks[i]);
+        if (m->blocks[i].capacity > BLOCK_SAVED) qkv_document_block_free(&m->blocks[i]);
+    }
     if (!status && reading) memcpy(p->ctx->message, message, sizeof message);
     return status ? status : reading;
 }
