@@ -124,6 +124,40 @@ static void names_are_mixtures_by_their_form(void **state) {
     assert_message(ctx, "the weight of a:-1 is not more than 0; choose one, as in a:0.5");
 }
 
+static void a_file_may_end_as_a_weight_does(void **state) {
+    const char *path = test_path("log:12"), *names[QKV_FILES_MAX] = {path};
+    (void)state;
+    assert_true(qkv_sources_mix(names));
+    test_write_file(path, "a\n", 2);
+    assert_false(qkv_sources_mix(names));
+    assert_null(qkv_sources_weight(names));
+}
+
+/* More files than the record of a run can name are refused before anything is done. */
+static void files_that_no_record_can_name_are_refused(void **state) {
+    char folder[600] = "";
+    struct qkv_text_files files = {0};
+    (void)state;
+    snprintf(folder, sizeof folder, "%s", test_path("many"));
+    assert_ok(ctx, qkv_make_folder(ctx, folder));
+    for (int i = 0; i < 2; i++) {
+        const size_t n = strlen(folder);
+        snprintf(folder + n, sizeof folder - n, "/%0200d", i);
+        assert_ok(ctx, qkv_make_folder(ctx, folder));
+    }
+    for (int i = 0; i < 9000; i++) { /* of more than 600 bytes each, and 200 in the record */
+        char path[900];
+        snprintf(path, sizeof path, "%s/%0200d", folder, i);
+        const int file = open(path, O_CREAT | O_WRONLY, 0666);
+        assert_true(file >= 0);
+        close(file);
+    }
+    const char *names[QKV_FILES_MAX] = {folder};
+    assert_status(ctx, qkv_sources_list(ctx, names, &files, NULL), QKV_ARGUMENT);
+    assert_message(ctx, "data has so many files that a run cannot record them: 9000 in ");
+    qkv_text_files_free(&files);
+}
+
 /* ---- shards ------------------------------------------------------------------------------------------------------ */
 
 /* Files of one block (1 MiB of text) and of several: a plain one of three, JSON lines of two, plain and packed. */
@@ -684,6 +718,8 @@ int main(void) {
         cmocka_unit_test(permutations_spread_neighbours),
         cmocka_unit_test(rows_are_divided_by_weight_and_each_window_comes_once_an_epoch),
         cmocka_unit_test(names_are_mixtures_by_their_form),
+        cmocka_unit_test(a_file_may_end_as_a_weight_does),
+        cmocka_unit_test(files_that_no_record_can_name_are_refused),
         cmocka_unit_test(shards_have_the_ids_of_their_documents),
         cmocka_unit_test(any_number_of_threads_makes_the_same_shards),
         cmocka_unit_test(shards_that_were_interrupted_become_the_same),

@@ -159,6 +159,8 @@ static enum qkv_status mixture_split(struct qkv_data *d, struct mixture *m) {
     size_t at = 0, n, total = 0;
     for (size_t s = 0; s < sources && !status; s++, at += n) {
         struct mixture_source *source = &m->sources[s];
+        struct qkv_text_file name = {.path = (char *)(uintptr_t)names[s]};
+        const struct qkv_text_files named = {.items = &name, .count = 1};
         for (n = 0; at + n < count && m->data.items[at + n].source == s;) n++;
         if (!n) return qkv_fail(d->ctx, QKV_FORMAT, "there is no document in %s; give a text", names[s]);
         source->train = mixture_join(&source->join, m->train_parts + at, before, n);
@@ -166,7 +168,7 @@ static enum qkv_status mixture_split(struct qkv_data *d, struct mixture *m) {
         total += source->train.count;
         source->windows = source->train.count > d->T ? (source->train.count - 1) / d->T : 0;
         if (!source->windows)
-            status = qkv_text_short(d, "training", &d->facts->data_files, source->train.count,
+            status = qkv_text_short(d, "training", sources > 1 ? &named : &d->facts->data_files, source->train.count,
                                     d->options->valid_fraction > 0 ? ", or a smaller valid_fraction" : "");
     }
     if (status) return status;
@@ -233,6 +235,11 @@ static enum qkv_status dataset_mixture_fill(struct qkv_data *d, uint64_t step, s
 
 static enum qkv_status dataset_mixture_check(struct qkv_context *ctx, const struct qkv_train_options *options,
                                              const struct qkv_spec *spec) {
+    const char *weighs = qkv_sources_weight(options->valid_files);
+    if (weighs)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "valid: %s has a weight; files to validate on are read once and have none: leave it out",
+                        weighs);
     enum qkv_status status = qkv_sources_check(ctx, qkv_dataset_names(&qkv_dataset_mixture, options));
     return status ? status : qkv_text_check(ctx, options, spec);
 }

@@ -85,6 +85,18 @@ refuse 1 'is no word of the vocabulary, .*, at lines 1 to 1 of .*new.txt' \
     "$QKV" train --spec spec.json --tokenizer whitespace --data text.txt:1 --valid new.txt --steps 1 --warmup 0 \
     --batch 2 --quiet --out unknown
 
+# An empty key is none, also when the run is resumed; files to validate on say too that data is a mixture.
+try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data text.txt:1 --text-key '' --steps 1 --warmup 0 --batch 2 \
+    --quiet --out no-key
+has no-key/train.json '"text_key": "text"'
+try 0 "$QKV" train --resume no-key --steps 2 --extend decay --quiet
+try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data text.txt --valid plain.jsonl --steps 1 --warmup 0 \
+    --batch 2 --quiet --out valid-json
+has valid-json/train.json '"text_key": "text"'
+cp text.txt log:12
+try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data log:12 --steps 1 --warmup 0 --batch 2 --quiet --out colon
+hasnt colon/train.json '"text_key": "text"'
+
 # ---- bad input ----
 bad() { # bad PATTERN OPTIONS...
     local pattern=$1
@@ -111,6 +123,9 @@ bad 'there is no document in .*empty.jsonl' --data empty.jsonl
 bad 'no file has a name like .*none\*[.]txt' --data 'none*.txt'
 bad 'has a weight and .* has none' --data 'books/:2' --data corpus
 bad 'the weight of .* is not more than 0' --data books/:0
+bad 'valid: .*text.txt:3 has a weight; files to validate on' --data books/:1 --valid text.txt:3
+printf 'short\n' >short.txt
+bad 'the training part of .*/short.txt:1 has [0-9]+ tokens' --data books/:1 --data short.txt:1
 try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data text.txt:1 --data lacks.jsonl:1 --data cut.jsonl.gz:1 \
     --skip-bad --steps 1 --warmup 0 --batch 2 --valid-fraction 0 --context 4 --out skipped
 has err 'skip-bad: 1 line is left out, the first one because .*lacks.jsonl:2: '
