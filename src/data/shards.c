@@ -30,6 +30,10 @@ struct shard_maker {
     struct qkv_tokens_writer writer;
     char *path;
     double before, total; /* bytes of files before the open one; of all */
+    /* For notes: the plain file that is read, what was found in all, and tokens that are unknown. */
+    struct qkv_text_check check;
+    struct qkv_text_findings findings;
+    uint64_t unknown;
 };
 
 static struct qkv_text_facts shard_facts(const struct qkv_shards_plan *p, const struct qkv_shard *shard) {
@@ -64,11 +68,31 @@ static enum qkv_status shard_end(struct shard_maker *m, enum qkv_status status) 
     return qkv_shards_write(m->plan, s);
 }
 
+/* Looks at the text of a plain file from its beginning on; not at one that is gone on with in its middle. */
+static void maker_look(struct shard_maker *m, const struct qkv_document_block *b) {
+    if (b->first) m->check = (struct qkv_text_check){0};
+    if (!b->first && !m->check.bytes) return;
+    qkv_text_check_piece(&m->check, b->text, b->size, b->last, false);
+    if (!b->last) return;
+    qkv_text_check_end(&m->findings, &m->check, b->path);
+    m->check = (struct qkv_text_check){0};
+}
+
+static enum qkv_status maker_note(const struct shard_maker *m) {
+    const struct qkv_shards_plan *p = m->plan;
+    enum qkv_status status = qkv_text_findings_note(p->ctx, &m->findings, p->notes);
+    for (size_t k = 0; k < QKV_TEXT_FINDINGS; k++)
+        if (m->findings.kind[k].check.invalid) return status; /* that note says what they are */
+    return status ? status : qkv_tokens_note_unknown(p->ctx, m->unknown, p->files, p->notes);
+}
+
 static enum qkv_status shard_put(struct shard_maker *m, const struct qkv_document_block *b) {
     struct qkv_text_file *file = &m->plan->files->items[b->place.file];
     const size_t count = b->ids.size / sizeof(int32_t);
     enum qkv_status status = QKV_OK;
     m->reader.bad.lines += b->bad_lines;
+    if (!b->json) maker_look(m, b);
+    m->unknown += qkv_tokens_unknown(m->plan->tokenizer, (const int32_t *)(const void *)b->ids.data, count);
     if (m->path && m->now.source != file->source) status = shard_end(m, status);
     if (!status && !m->path && count) status = shard_begin(m, file->source);
     if (!status && count) status = qkv_tokens_put(&m->writer, (const int32_t *)(const void *)b->ids.data, count);
@@ -159,6 +183,7 @@ static enum qkv_status shards_make(const struct qkv_shards_plan *p, struct qkv_s
         s->complete = true;
         status = qkv_shards_write(p, s);
     }
+    if (!status && p->notes && !p->facts->bytes) status = maker_note(m); /* of a new run */
     qkv_documents_close(&m->reader);
     for (size_t i = 0; i < BLOCKS_MAX; i++) qkv_document_block_free(&m->blocks[i]);
     free(m);

@@ -97,6 +97,15 @@ cp text.txt log:12
 try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data log:12 --steps 1 --warmup 0 --batch 2 --quiet --out colon
 hasnt colon/train.json '"text_key": "text"'
 
+# The same notes as on a plain text.
+mkdir latin
+LC_ALL=C awk '{ gsub(/e/, "\xe9"); print }' <text.txt >latin/1.txt
+try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data latin/:1 --data corpus:1 --steps 1 --warmup 0 --batch 2 \
+    --out latin-run
+has err 'latin/1.txt is not UTF-8: [0-9]+ bytes are part of no character, .* it reads as Latin-1'
+try 0 "$QKV" train --spec spec.json --tokenizer whitespace:20 --data corpus:1 --steps 1 --warmup 0 --batch 2 --out few
+has err '[0-9]+ tokens of .*/corpus/1.jsonl and 2 more files are not in the vocabulary: each is <unk>'
+
 # ---- bad input ----
 bad() { # bad PATTERN OPTIONS...
     local pattern=$1
