@@ -1,5 +1,5 @@
 /* Learning from a mixture of texts that may be larger than memory: documents of several sources as shards (shards.h).
- * A source's windows lie side by side in its documents, one after the other; every epoch has each of them once, in an
+ * A source's windows follow one another in its documents, a context apart; every epoch has each of them once, in an
  * order that is computed (permute.h). The end of each shard is held out for validation. */
 #include <stdlib.h>
 #include <string.h>
