@@ -59,13 +59,7 @@ static enum qkv_status dataset_mixture_prepare(struct qkv_data *d, struct qkv_sp
     if (qkv_task_masks(d->options)) specials[choice.special_count++] = QKV_TOKEN_MASK;
     if (ends) specials[choice.special_count++] = QKV_TOKEN_TEXT_END;
     if (learns) choice.learn = mixture_learn;
-    enum qkv_status status = d->origin ? qkv_origin_tokenizer(d, false, specials, choice.special_count, &d->tokenizer)
-                                       : qkv_tokenizer_make(d->ctx, &choice, &d->tokenizer);
-    if (!status) status = qkv_origin_vocab(d, "vocab", &spec->vocab, qkv_tokenizer_vocab(d->tokenizer));
-    if (!status) status = qkv_spec_check(d->ctx, spec);
-    if (!status)
-        status =
-            qkv_tokenizer_keep(d->ctx, d->tokenizer, d->folder, QKV_TOKENIZER_FILE, &d->facts->data, &d->facts->valid);
+    enum qkv_status status = qkv_text_tokenizer(d, &choice, spec);
     if (status || qkv_document_end(d->tokenizer) >= 0) return status;
     return qkv_fail(
         d->ctx, QKV_ARGUMENT,
@@ -175,11 +169,7 @@ static enum qkv_status mixture_split(struct qkv_data *d, struct mixture *m) {
     qkv_mix_begin(&m->mix, (uint64_t)d->options->seed, weights, sources);
     d->windows.valid = mixture_join(&m->valid_join, m->valid_parts, before, count + m->valid.count);
     d->windows.train = (struct qkv_tokens){.count = total};
-    if (qkv_train_validates(d->options) && d->windows.valid.count < d->T + 1)
-        return qkv_text_short(d, "validation", d->options->valid ? &d->facts->valid_files : &d->facts->data_files,
-                              d->windows.valid.count,
-                              d->options->valid ? "" : ", a larger valid_fraction, or 0 for no validation");
-    return QKV_OK;
+    return qkv_text_valid_short(d);
 }
 
 /* ---- the texts --------------------------------------------------------------------------------------------------- */
