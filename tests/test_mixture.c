@@ -127,18 +127,18 @@ static void a_file_may_end_as_a_weight_does(void **state) {
 
 /* More files than the record of a run can name are refused before anything is done. */
 static void files_that_no_record_can_name_are_refused(void **state) {
-    char folder[600] = "";
+    char folder[3200] = "";
     struct qkv_text_files files = {0};
     (void)state;
     snprintf(folder, sizeof folder, "%s", test_path("many"));
     assert_ok(ctx, qkv_make_folder(ctx, folder));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 13; i++) {
         const size_t n = strlen(folder);
         snprintf(folder + n, sizeof folder - n, "/%0200d", i);
         assert_ok(ctx, qkv_make_folder(ctx, folder));
     }
-    for (int i = 0; i < 9000; i++) { /* of more than 600 bytes each, and 200 in the record */
-        char path[900];
+    for (int i = 0; i < 2600; i++) { /* of more than 2800 bytes each, and 200 in the record */
+        char path[3600];
         snprintf(path, sizeof path, "%s/%0200d", folder, i);
         const int file = open(path, O_CREAT | O_WRONLY, 0666);
         assert_true(file >= 0);
@@ -146,7 +146,7 @@ static void files_that_no_record_can_name_are_refused(void **state) {
     }
     const char *names[QKV_FILES_MAX] = {folder};
     assert_status(ctx, qkv_sources_list(ctx, names, &files, NULL), QKV_ARGUMENT);
-    assert_message(ctx, "data has so many files that a run cannot record them: 9000 in ");
+    assert_message(ctx, "data has so many files that a run cannot record them: 2600 in ");
     qkv_text_files_free(&files);
 }
 
