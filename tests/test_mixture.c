@@ -1,18 +1,18 @@
 /* Mixtures of texts: names and weights, orders that are computed, documents as shards: the same ones however many
  * threads make them and wherever making them was stopped. */
 /* labels: quick */
-#include "context_fixture.h"
+#include "shards_fixture.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "data/data.h"
 #include "data/permute.h"
-#include "data/shards.h"
 #include "data/sources.h"
-#include "text/text.h"
 
 /* ---- orders ------------------------------------------------------------------------------------------------------ */
 
@@ -116,107 +116,42 @@ static void names_are_mixtures_by_their_form(void **state) {
     assert_message(ctx, "the weight of a:-1 is not more than 0; choose one, as in a:0.5");
 }
 
+static void a_file_may_end_as_a_weight_does(void **state) {
+    const char *path = test_path("log:12"), *names[QKV_FILES_MAX] = {path};
+    (void)state;
+    assert_true(qkv_sources_mix(names));
+    test_write_file(path, "a\n", 2);
+    assert_false(qkv_sources_mix(names));
+    assert_null(qkv_sources_weight(names));
+}
+
+/* More files than the record of a run can name are refused before anything is done. */
+static void files_that_no_record_can_name_are_refused(void **state) {
+    char folder[3200] = "";
+    struct qkv_text_files files = {0};
+    (void)state;
+    snprintf(folder, sizeof folder, "%s", test_path("many"));
+    assert_ok(ctx, qkv_make_folder(ctx, folder));
+    for (int i = 0; i < 13; i++) {
+        const size_t n = strlen(folder);
+        snprintf(folder + n, sizeof folder - n, "/%0200d", i);
+        assert_ok(ctx, qkv_make_folder(ctx, folder));
+    }
+    for (int i = 0; i < 2600; i++) { /* of more than 2800 bytes each, and 200 in the record */
+        char path[3600];
+        snprintf(path, sizeof path, "%s/%0200d", folder, i);
+        const int file = open(path, O_CREAT | O_WRONLY, 0666);
+        assert_true(file >= 0);
+        close(file);
+    }
+    const char *names[QKV_FILES_MAX] = {folder};
+    assert_status(ctx, qkv_sources_list(ctx, names, &files, NULL), QKV_ARGUMENT);
+    assert_message(ctx, "data has so many files that a run cannot record them: 2600 in ");
+    qkv_text_files_free(&files);
+}
+
+
 /* ---- shards ------------------------------------------------------------------------------------------------------ */
-
-/* A corpus of JSON lines and plain files, of words that no two documents share. */
-static void write_corpus(struct qkv_texts *paths, int files) {
-    struct qkv_random random = test_random(3);
-    for (int f = 0; f < files; f++) {
-        struct qkv_buffer text = {0};
-        const bool json = f % 2 == 0;
-        for (int i = 0; i < 12000; i++) {
-            assert_ok(ctx,
-                      qkv_buffer_print(ctx, &text, "%sword%d of document %d, %llu%s\n", json ? "{\"text\": \"" : "", i,
-                                       f, (unsigned long long)qkv_random_below(&random, 1000000), json ? "\"}" : ""));
-            if (json && i % 1000 == 7) assert_ok(ctx, qkv_buffer_print(ctx, &text, "\n"));
-        }
-        char name[32];
-        snprintf(name, sizeof name, "part%d.%s", f, json ? "jsonl" : "txt");
-        test_write_file(test_path(name), text.data, text.size);
-        if (paths) assert_ok(ctx, qkv_texts_add(ctx, paths, "%s", test_path(name)));
-        qkv_buffer_free(&text);
-    }
-}
-
-static struct qkv_tokenizer *tokenizer;
-static struct qkv_texts corpus;
-
-struct made { /* by one plan */
-    struct qkv_text_files files;
-    struct qkv_text_facts facts;
-    struct qkv_shards shards;
-    struct qkv_texts notes;
-};
-
-static enum qkv_status make(struct qkv_context *with, const char *folder, bool skip_bad, qkv_progress *progress,
-                            struct made *made) {
-    const bool listed = made->files.count > 0;
-    for (size_t i = 0; i < corpus.count && !listed; i++)
-        assert_ok(ctx, qkv_text_files_add(ctx, &made->files,
-                                          &(struct qkv_text_file){.path = corpus.items[i], .source = i >= 3}));
-    made->facts.tokenizer = 5;
-    made->facts.vocab = (uint64_t)qkv_tokenizer_vocab(tokenizer);
-    const struct qkv_shards_plan plan = {.ctx = with,
-                                         .folder = folder,
-                                         .files = &made->files,
-                                         .tokenizer = tokenizer,
-                                         .facts = &made->facts,
-                                         .key = "text",
-                                         .skip_bad = skip_bad,
-                                         .shard_tokens = 100000,
-                                         .notes = &made->notes,
-                                         .progress = progress};
-    return qkv_shards_open(&plan, &made->shards);
-}
-
-static void unmake(struct made *made) {
-    qkv_text_files_free(&made->files);
-    qkv_shards_close(&made->shards);
-    qkv_texts_free(&made->notes);
-    *made = (struct made){0};
-}
-
-static struct qkv_buffer read_ids(const struct qkv_shards *shards) {
-    struct qkv_buffer all = {0};
-    for (size_t i = 0; i < shards->count; i++) {
-        int32_t ids[1024];
-        for (size_t at = 0, n; at < shards->tokens[i].count; at += n) {
-            n = qkv_min(TEST_COUNT(ids), shards->tokens[i].count - at);
-            assert_ok(ctx, qkv_tokens_read(&shards->tokens[i], at, n, ids));
-            assert_ok(ctx, qkv_buffer_append(ctx, &all, ids, n * sizeof *ids));
-        }
-    }
-    return all;
-}
-
-static void same_shards(const struct made *a, const struct made *b) {
-    assert_int_equal(a->facts.hash, b->facts.hash);
-    assert_int_equal(a->facts.tokens, b->facts.tokens);
-    assert_int_equal(a->shards.count, b->shards.count);
-    for (size_t i = 0; i < a->files.count; i++) {
-        assert_int_equal(a->files.items[i].hash, b->files.items[i].hash);
-        assert_int_equal(a->files.items[i].tokens, b->files.items[i].tokens);
-    }
-    struct qkv_buffer x = read_ids(&a->shards), y = read_ids(&b->shards);
-    assert_int_equal(x.size, y.size);
-    assert_memory_equal(x.data, y.data, x.size);
-    qkv_buffer_free(&x);
-    qkv_buffer_free(&y);
-}
-
-static int corpus_setup(void **state) {
-    static const char *const specials[] = {QKV_TOKEN_TEXT_END};
-    if (setup(state)) return 1;
-    write_corpus(&corpus, 5);
-    const char *files[] = {corpus.items[1]};
-    return (int)qkv_tokenizer_learn(ctx, "bpe:400", files, 1, specials, 1, NULL, NULL, &tokenizer);
-}
-
-static int corpus_teardown(void **state) {
-    qkv_tokenizer_free(tokenizer);
-    qkv_texts_free(&corpus);
-    return teardown(state);
-}
 
 /* The ids are those of the documents one by one, each with the end token behind it. */
 static void shards_have_the_ids_of_their_documents(void **state) {
@@ -247,8 +182,9 @@ static void shards_have_the_ids_of_their_documents(void **state) {
             const char *text;
             size_t size = 0, count = 0;
             int32_t *ids;
-            assert_ok(ctx, qkv_records_next_json(&records, &object, &record, &done));
+            assert_ok(ctx, qkv_records_next(&records, &record, &done));
             if (done) break;
+            assert_ok(ctx, qkv_record_parse(ctx, corpus.items[f], &record, &object));
             assert_ok(ctx, qkv_record_text(ctx, corpus.items[f], record.line, object, "text", NULL, &text, &size));
             assert_ok(ctx, qkv_tokenizer_encode(ctx, tokenizer, text, size, true, &ids, &count));
             assert_ok(ctx, qkv_buffer_append(ctx, &expected, ids, count * sizeof *ids));
@@ -282,12 +218,6 @@ static void any_number_of_threads_makes_the_same_shards(void **state) {
     qkv_context_free(other);
 }
 
-static int calls_left;
-static bool count_calls(void *user, const char *what, double done, double total) {
-    (void)user, (void)what;
-    assert_true(done >= 0 && done <= total);
-    return --calls_left > 0;
-}
 static bool kill_calls(void *user, const char *what, double done, double total) {
     (void)user, (void)what, (void)done, (void)total;
     if (--calls_left <= 0) kill(getpid(), SIGKILL);
@@ -299,14 +229,18 @@ static void shards_that_were_interrupted_become_the_same(void **state) {
     struct made whole = {0}, again = {0};
     struct qkv_random random = test_random(4);
     struct qkv_context *alone; /* reads fewer blocks at once */
+    const int many = 1000;
     (void)state;
     assert_ok(ctx, qkv_context_create(&alone, &QKV_OPTIONS(qkv_context_options, .threads = 1)));
-    assert_ok(ctx, make(ctx, test_path("shards-whole"), false, NULL, &whole));
-    for (int round = 0; round < 4; round++) {
+    calls_left = many;
+    assert_ok(alone, make(alone, test_path("shards-whole"), false, count_calls, &whole));
+    const int calls = many - calls_left;
+    assert_true(calls > 4);
+    for (int round = 0; round < 6; round++) {
         char name[32];
         snprintf(name, sizeof name, "shards-cut%d", round);
         const char *folder = test_path(name);
-        calls_left = (int)test_between(&random, 1, 3);
+        calls_left = (int)test_between(&random, 1, (size_t)calls);
         if (round % 2) {
             assert_status(alone, make(alone, folder, false, count_calls, &again), QKV_STOPPED);
             unmake(&again);
@@ -328,6 +262,54 @@ static void shards_that_were_interrupted_become_the_same(void **state) {
     qkv_context_free(alone);
 }
 
+static int *shared_calls;
+static bool count_shared(void *user, const char *what, double done, double total) {
+    (void)user, (void)done, (void)total;
+    if (strcmp(what, "tokenizing") == 0) __atomic_add_fetch(shared_calls, 1, __ATOMIC_RELAXED);
+    return true;
+}
+
+/* Of two processes that begin together one makes the shards, and the other waits and uses them. */
+static void processes_that_share_shards_make_them_once(void **state) {
+    struct made whole = {0}, mine = {0};
+    struct qkv_context *alone;
+    const char *folder = test_path("shards-shared");
+    int status, calls;
+    (void)state;
+    assert_ok(ctx, qkv_context_create(&alone, &QKV_OPTIONS(qkv_context_options, .threads = 1)));
+    shared_calls = mmap(NULL, sizeof *shared_calls, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared_calls != MAP_FAILED);
+    assert_ok(alone, make(alone, test_path("shards-unshared"), false, count_shared, &whole));
+    calls = *shared_calls;
+    *shared_calls = 0;
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) _exit(make(alone, folder, false, count_shared, &mine) ? 7 : 0);
+    assert_ok(alone, make(alone, folder, false, count_shared, &mine));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(*shared_calls, calls);
+    same_shards(&whole, &mine);
+    /* Who waits can be stopped. */
+    char *path = strdup(mine.shards.paths[0]);
+    assert_non_null(path);
+    unlink(path);
+    memcpy(strrchr(path, '-'), ".lock", sizeof ".lock");
+    assert_int_equal(access(path, F_OK), -1);
+    const int lock = open(path, O_RDWR | O_CREAT, 0666);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
+    unmake(&mine);
+    calls_left = 3;
+    assert_status(ctx, make(ctx, folder, false, count_calls, &mine), QKV_STOPPED);
+    assert_message(ctx, "stopped while waiting for tokens of another run");
+    close(lock);
+    free(path);
+    unmake(&mine);
+    unmake(&whole);
+    munmap(shared_calls, sizeof *shared_calls);
+    qkv_context_free(alone);
+}
+
 static bool no_calls(void *user, const char *what, double done, double total) {
     (void)user, (void)what, (void)done, (void)total;
     fail_msg("%s", "nothing is tokenised");
@@ -338,13 +320,21 @@ static void shards_are_used_again_until_a_file_or_a_shard_changes(void **state) 
     struct made first = {0}, again = {0};
     const char *folder = test_path("shards-kept");
     (void)state;
-    write_corpus(NULL, 5);
+    write_corpus(NULL);
     assert_ok(ctx, make(ctx, folder, false, NULL, &first));
     assert_ok(ctx, make(ctx, folder, false, no_calls, &again));
     same_shards(&first, &again);
     unmake(&again);
-    write_corpus(NULL, 5); /* other times of change, the same bytes */
+    write_corpus(NULL); /* other times of change, the same bytes: they are compared, once */
+    calls_left = 2;
+    assert_status(ctx, make(ctx, folder, false, only_comparing, &again), QKV_STOPPED);
+    unmake(&again);
+    calls_left = 1000;
+    assert_ok(ctx, make(ctx, folder, false, only_comparing, &again));
+    assert_true(calls_left <= 1000 - 5);
+    unmake(&again);
     assert_ok(ctx, make(ctx, folder, false, no_calls, &again));
+    same_shards(&first, &again);
     unmake(&again);
     /* A shard in the middle that is cut, and one that is gone, are made again. */
     for (int gone = 0; gone < 2; gone++) {
@@ -373,52 +363,7 @@ static void shards_are_used_again_until_a_file_or_a_shard_changes(void **state) 
     assert_message(ctx, "part3.txt has changed since the run began");
     unmake(&again);
     unmake(&first);
-    write_corpus(NULL, 5);
-}
-
-/* ---- bad input --------------------------------------------------------------------------------------------------- */
-
-static void bad_lines_and_files_are_named_or_left_out(void **state) {
-    static const char good[] = "{\"text\": \"a good line\"}\n";
-    struct qkv_buffer text = {0};
-    struct made made = {0};
-    (void)state;
-    for (int i = 0; i < 20000; i++)
-        assert_ok(ctx, qkv_buffer_print(ctx, &text, "%s",
-                                        i == 15000   ? "{\"body\": 1}\n"
-                                        : i == 17000 ? "{\"text\": \"never ends\n"
-                                                     : good));
-    const struct qkv_texts had = corpus;
-    corpus = (struct qkv_texts){0};
-    assert_ok(ctx, qkv_texts_add(ctx, &corpus, "%s", test_path("bad.jsonl")));
-    assert_ok(ctx, qkv_texts_add(ctx, &corpus, "%s", test_path("zero.txt")));
-    assert_ok(ctx, qkv_texts_add(ctx, &corpus, "%s", test_path("fine.txt")));
-    test_write_file(test_path("bad.jsonl"), text.data, text.size);
-    test_write_file(test_path("zero.txt"), "one\ntwo\0three\n", 14);
-    test_write_file(test_path("fine.txt"), "fine\n", 5);
-    assert_status(ctx, make(ctx, test_path("shards-bad"), false, NULL, &made), QKV_FORMAT);
-    assert_message(ctx, "bad.jsonl:15001: the object has no key text; it has body; name the key of the text with "
-                        "text_key");
-    unmake(&made);
-    assert_ok(ctx, make(ctx, test_path("shards-bad"), true, NULL, &made));
-    assert_int_equal(made.notes.count, 2);
-    assert_non_null(strstr(made.notes.items[0], "skip_bad: 2 lines are left out, the first one because "));
-    assert_non_null(strstr(made.notes.items[0], "bad.jsonl:15001: "));
-    assert_non_null(strstr(made.notes.items[1], "skip_bad: 1 file is left out, the first one because "));
-    assert_non_null(strstr(made.notes.items[1], "zero.txt:2: there is a NUL byte"));
-    uint64_t documents = 0;
-    for (size_t i = 0; i < made.shards.count; i++) documents += made.shards.items[i].documents;
-    assert_int_equal(documents, 20000 - 2 + 1);
-    unmake(&made);
-    qkv_texts_free(&corpus);
-    assert_ok(ctx, qkv_texts_add(ctx, &corpus, "%s", test_path("empty.txt")));
-    test_write_file(test_path("empty.txt"), "", 0);
-    assert_status(ctx, make(ctx, test_path("shards-empty"), false, NULL, &made), QKV_FORMAT);
-    assert_message(ctx, "there is no document in");
-    unmake(&made);
-    qkv_texts_free(&corpus);
-    corpus = had;
-    qkv_buffer_free(&text);
+    write_corpus(NULL);
 }
 
 int main(void) {
@@ -427,11 +372,13 @@ int main(void) {
         cmocka_unit_test(permutations_spread_neighbours),
         cmocka_unit_test(rows_are_divided_by_weight_and_each_window_comes_once_an_epoch),
         cmocka_unit_test(names_are_mixtures_by_their_form),
+        cmocka_unit_test(a_file_may_end_as_a_weight_does),
+        cmocka_unit_test(files_that_no_record_can_name_are_refused),
         cmocka_unit_test(shards_have_the_ids_of_their_documents),
         cmocka_unit_test(any_number_of_threads_makes_the_same_shards),
         cmocka_unit_test(shards_that_were_interrupted_become_the_same),
+        cmocka_unit_test(processes_that_share_shards_make_them_once),
         cmocka_unit_test(shards_are_used_again_until_a_file_or_a_shard_changes),
-        cmocka_unit_test(bad_lines_and_files_are_named_or_left_out),
     };
     return cmocka_run_group_tests(tests, corpus_setup, corpus_teardown);
 }

@@ -178,7 +178,9 @@ static void objects_of_json_lines_are_read(void **state) {
     for (size_t i = 0; i < TEST_COUNT(failures); i++) {
         json_t *object;
         size_t size = 0;
-        enum qkv_status status = qkv_records_next_json(&records, &object, &record, &end);
+        assert_ok(ctx, qkv_records_next(&records, &record, &end));
+        assert_false(end);
+        enum qkv_status status = qkv_record_parse(ctx, path, &record, &object);
         if (!status) status = qkv_record_text(ctx, path, record.line, object, "text", "text_key", &found, &size);
         if (failures[i]) {
             assert_status(ctx, status, QKV_FORMAT);

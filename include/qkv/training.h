@@ -516,7 +516,7 @@ struct qkv_train_file {
     uint64_t bytes, hash;
     uint64_t tokens;   /* tokens of a text and the end token after it; for lines, tokens of the targets or texts */
     uint64_t lines;    /* number of examples; 0 for a text */
-    uint64_t held_out; /* tokens (or lines, for files of lines) at its end that are held out for validation */
+    uint64_t held_out; /* tokens (lines, of files of lines) held out at its end; 0 of mixtures: their shards hold out */
 };
 /* Gives the i-th file: training files first, then validation files, in the order in which they are read. False past the
  * last. */

@@ -135,6 +135,9 @@ enum qkv_status qkv_text_files_add(struct qkv_context *ctx, struct qkv_text_file
 enum qkv_status qkv_text_files_copy(struct qkv_context *ctx, const struct qkv_text_files *files,
                                     struct qkv_text_files *copy);
 void qkv_text_files_free(struct qkv_text_files *files);
+/* The hash of all bytes of a file, which are read in small parts. */
+enum qkv_status qkv_text_file_hash(struct qkv_context *ctx, const char *path, uint64_t *hash, qkv_progress *progress,
+                                   void *user);
 /* Whether all of them may be kept from one reading to the next: at most a quarter GiB, and an eighth of the memory
  * that is left. */
 bool qkv_text_files_fit(struct qkv_context *ctx, const struct qkv_text_files *files);

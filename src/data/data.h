@@ -357,6 +357,11 @@ void qkv_text_count(const struct qkv_data *data, struct qkv_data_counts *counts)
 /* QKV_ARGUMENT: a part, "training", of some files has `count` tokens, which are too few for a window. */
 enum qkv_status qkv_text_short(const struct qkv_data *data, const char *what, const struct qkv_text_files *files,
                                size_t count, const char *other_way);
+/* The same of the part for validation, if there is to be one. */
+enum qkv_status qkv_text_valid_short(const struct qkv_data *data);
+/* For a new run: the tokenizer of the choice or of the origin, and its file; sets vocab of the spec. */
+enum qkv_status qkv_text_tokenizer(struct qkv_data *data, const struct qkv_tokenizer_choice *choice,
+                                   struct qkv_spec *spec);
 
 /* ---- the data of a run (data.c) --------------------------------------------------------------------------------- */
 

@@ -30,7 +30,8 @@ bool qkv_dataset_given(const struct qkv_dataset *dataset, const struct qkv_train
 static bool dataset_mixes(const struct qkv_dataset *dataset, const struct qkv_train_options *options) {
     if (!dataset->mixture) return false;
     if (options->text_key && *options->text_key) return true;
-    return !options->origin.recorded && qkv_sources_mix(qkv_dataset_names(dataset, options));
+    if (options->origin.recorded) return false;
+    return qkv_sources_mix(qkv_dataset_names(dataset, options)) || qkv_sources_mix(options->valid_files);
 }
 
 const struct qkv_dataset *qkv_dataset_of(const struct qkv_train_options *options) {

@@ -1,6 +1,6 @@
 /* Learning from a mixture of texts that may be larger than memory: documents of several sources as shards (shards.h).
- * A source's windows lie side by side in its documents, one after the other; every epoch has each of them once, in an
- * order that is computed (permute.h). The last documents of each shard are held out for validation. */
+ * A source's windows follow one another in its documents, a context apart; every epoch has each of them once, in an
+ * order that is computed (permute.h). The end of each shard is held out for validation. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,13 +59,7 @@ static enum qkv_status dataset_mixture_prepare(struct qkv_data *d, struct qkv_sp
     if (qkv_task_masks(d->options)) specials[choice.special_count++] = QKV_TOKEN_MASK;
     if (ends) specials[choice.special_count++] = QKV_TOKEN_TEXT_END;
     if (learns) choice.learn = mixture_learn;
-    enum qkv_status status = d->origin ? qkv_origin_tokenizer(d, false, specials, choice.special_count, &d->tokenizer)
-                                       : qkv_tokenizer_make(d->ctx, &choice, &d->tokenizer);
-    if (!status) status = qkv_origin_vocab(d, "vocab", &spec->vocab, qkv_tokenizer_vocab(d->tokenizer));
-    if (!status) status = qkv_spec_check(d->ctx, spec);
-    if (!status)
-        status =
-            qkv_tokenizer_keep(d->ctx, d->tokenizer, d->folder, QKV_TOKENIZER_FILE, &d->facts->data, &d->facts->valid);
+    enum qkv_status status = qkv_text_tokenizer(d, &choice, spec);
     if (status || qkv_document_end(d->tokenizer) >= 0) return status;
     return qkv_fail(
         d->ctx, QKV_ARGUMENT,
@@ -96,27 +90,23 @@ static enum qkv_status mixture_find(const struct qkv_tokens *tokens, int32_t id,
     return QKV_OK;
 }
 
-/* Where the part of a shard that is held out begins: the document that is nearest to that share of its tokens, or in a
- * document that fills the shard. */
+/* Where the part of a shard that is held out begins: the end of a document that is nearest to that share of its tokens
+ * and makes the part at most half larger or smaller; without one there, in a document. */
 static enum qkv_status mixture_cut(const struct qkv_data *d, const struct qkv_tokens *tokens,
                                    const struct qkv_shard *shard, size_t *cut) {
     const int32_t id = qkv_document_end(qkv_model_tokenizer(d->model));
-    const size_t count = tokens->count, wanted = count - (size_t)((double)count * d->options->valid_fraction);
-    const size_t end = (size_t)shard->end;
-    size_t place = SIZE_MAX;
-    enum qkv_status status = QKV_OK;
-    *cut = wanted;
-    if (d->options->valid) *cut = count;
-    if (d->options->valid || wanted == count || !wanted) return QKV_OK;
-    if (wanted - 1 < end) status = mixture_find(tokens, id, wanted - 1, end, false, &place);
-    if (status || place < count) {
-        *cut = place;
-        return status;
-    }
-    const size_t before = qkv_min(wanted - 1, end);
-    status = mixture_find(tokens, id, 0, before, true, &place);
-    if (!status && place <= before) *cut = place;
-    return status;
+    const size_t count = tokens->count, part = (size_t)((double)count * d->options->valid_fraction);
+    const size_t wanted = count - part, end = qkv_min((size_t)shard->end, wanted + part / 2);
+    size_t above = SIZE_MAX, below = SIZE_MAX;
+    *cut = d->options->valid ? count : wanted;
+    if (d->options->valid || !part || !wanted) return QKV_OK;
+    const size_t low = wanted - qkv_min(part / 2, wanted - 1) - 1, middle = qkv_min(wanted - 1, end);
+    enum qkv_status status = mixture_find(tokens, id, middle, end, false, &above);
+    if (!status && low < middle) status = mixture_find(tokens, id, low, middle, true, &below);
+    if (status) return status;
+    if (below != SIZE_MAX) *cut = below;
+    if (above != SIZE_MAX && (below == SIZE_MAX || above - wanted <= wanted - below)) *cut = above;
+    return QKV_OK;
 }
 
 static enum qkv_status mixture_parts(struct qkv_data *d, struct mixture *m) {
@@ -163,6 +153,8 @@ static enum qkv_status mixture_split(struct qkv_data *d, struct mixture *m) {
     size_t at = 0, n, total = 0;
     for (size_t s = 0; s < sources && !status; s++, at += n) {
         struct mixture_source *source = &m->sources[s];
+        struct qkv_text_file name = {.path = (char *)(uintptr_t)names[s]};
+        const struct qkv_text_files named = {.items = &name, .count = 1};
         for (n = 0; at + n < count && m->data.items[at + n].source == s;) n++;
         if (!n) return qkv_fail(d->ctx, QKV_FORMAT, "there is no document in %s; give a text", names[s]);
         source->train = mixture_join(&source->join, m->train_parts + at, before, n);
@@ -170,18 +162,14 @@ static enum qkv_status mixture_split(struct qkv_data *d, struct mixture *m) {
         total += source->train.count;
         source->windows = source->train.count > d->T ? (source->train.count - 1) / d->T : 0;
         if (!source->windows)
-            status = qkv_text_short(d, "training", &d->facts->data_files, source->train.count,
+            status = qkv_text_short(d, "training", sources > 1 ? &named : &d->facts->data_files, source->train.count,
                                     d->options->valid_fraction > 0 ? ", or a smaller valid_fraction" : "");
     }
     if (status) return status;
     qkv_mix_begin(&m->mix, (uint64_t)d->options->seed, weights, sources);
     d->windows.valid = mixture_join(&m->valid_join, m->valid_parts, before, count + m->valid.count);
     d->windows.train = (struct qkv_tokens){.count = total};
-    if (qkv_train_validates(d->options) && d->windows.valid.count < d->T + 1)
-        return qkv_text_short(d, "validation", d->options->valid ? &d->facts->valid_files : &d->facts->data_files,
-                              d->windows.valid.count,
-                              d->options->valid ? "" : ", a larger valid_fraction, or 0 for no validation");
-    return QKV_OK;
+    return qkv_text_valid_short(d);
 }
 
 /* ---- the texts --------------------------------------------------------------------------------------------------- */
@@ -237,6 +225,11 @@ static enum qkv_status dataset_mixture_fill(struct qkv_data *d, uint64_t step, s
 
 static enum qkv_status dataset_mixture_check(struct qkv_context *ctx, const struct qkv_train_options *options,
                                              const struct qkv_spec *spec) {
+    const char *weighs = qkv_sources_weight(options->valid_files);
+    if (weighs)
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "valid: %s has a weight; files to validate on are read once and have none: leave it out",
+                        weighs);
     enum qkv_status status = qkv_sources_check(ctx, qkv_dataset_names(&qkv_dataset_mixture, options));
     return status ? status : qkv_text_check(ctx, options, spec);
 }

@@ -1,8 +1,5 @@
 /* Learning from a text, by windows that begin anywhere in it: the next token (task text), or tokens that are hidden
  * (task mlm, masking.c). */
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "data/data.h"
 
 /* ---- tokenizer -------------------------------------------------------------------------------------------------- */
@@ -18,13 +15,7 @@ static enum qkv_status dataset_text_prepare(struct qkv_data *d, struct qkv_spec 
         choice.progress = d->progress;
         choice.user = d->user;
     }
-    enum qkv_status status = d->origin ? qkv_origin_tokenizer(d, false, specials, choice.special_count, &d->tokenizer)
-                                       : qkv_tokenizer_make(d->ctx, &choice, &d->tokenizer);
-    if (!status) status = qkv_origin_vocab(d, "vocab", &spec->vocab, qkv_tokenizer_vocab(d->tokenizer));
-    if (!status) status = qkv_spec_check(d->ctx, spec);
-    if (!status)
-        status =
-            qkv_tokenizer_keep(d->ctx, d->tokenizer, d->folder, QKV_TOKENIZER_FILE, &d->facts->data, &d->facts->valid);
+    enum qkv_status status = qkv_text_tokenizer(d, &choice, spec);
     return !status && d->options->documents ? qkv_documents_check(d->ctx, d->tokenizer) : status;
 }
 
@@ -79,10 +70,7 @@ static enum qkv_status dataset_text_split(struct qkv_data *d) {
     if (d->windows.train.count < d->T + 1)
         return qkv_text_short(d, "training", data, d->windows.train.count,
                               !o->valid && count > d->T ? ", or a smaller valid_fraction" : "");
-    if (qkv_train_validates(d->options) && d->windows.valid.count < d->T + 1)
-        return qkv_text_short(d, "validation", o->valid ? &d->facts->valid_files : data, d->windows.valid.count,
-                              o->valid ? "" : ", a larger valid_fraction, or 0 for no validation");
-    return QKV_OK;
+    return qkv_text_valid_short(d);
 }
 
 static enum qkv_status dataset_text_open(struct qkv_data *d) {

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sys/stat.h>
-
 #include "data/data.h"
 #include "text/text.h"
 
@@ -21,22 +19,40 @@ static void documents_bad(struct qkv_document_reader *r, char first[256]) {
 /* Ends the file; one that cannot be read is left out with skip_bad. */
 static enum qkv_status documents_leave(struct qkv_document_reader *r, enum qkv_status status) {
     struct qkv_text_file *file = &r->files->items[r->place.file];
-    const bool bad = status && status != QKV_MEMORY && r->skip_bad;
+    const bool bad = status && status != QKV_MEMORY && status != QKV_STOPPED && r->skip_bad;
     file->hash = r->records.bytes.hash;
     qkv_records_close(&r->records);
     r->open = r->failing = false;
-    if (bad) documents_bad(r, r->bad.first_file);
-    r->bad.files += bad;
     if (status && !bad) return status;
+    if (bad) {
+        documents_bad(r, r->bad.first_file);
+        r->bad.files++;
+        /* It was not read to its end. */
+        status = qkv_text_file_hash(r->ctx, file->path, &file->hash, r->progress, r->user);
+        if (status == QKV_MEMORY || status == QKV_STOPPED) return status;
+        qkv_forgive(r->ctx);
+    }
     r->place = (struct qkv_document_place){.file = r->place.file + 1};
     return QKV_OK;
+}
+
+/* Goes to the place in the open file. All bytes before it are read again. */
+static enum qkv_status documents_skip(struct qkv_document_reader *r) {
+    const uint64_t position = r->place.position, step = (uint64_t)1 << 24;
+    enum qkv_status status = QKV_OK;
+    for (uint64_t at = 0; at < position && !status;) {
+        status = qkv_train_progress(r->ctx, r->progress, r->user, "reading texts", (double)at, (double)position);
+        at += step < position - at ? step : position - at;
+        if (!status) status = qkv_records_skip(&r->records, r->place.line, at);
+    }
+    return status;
 }
 
 static enum qkv_status documents_enter(struct qkv_document_reader *r) {
     const char *path = r->files->items[r->place.file].path;
     enum qkv_status status = qkv_records_open(r->ctx, path, &r->records);
     r->json = qkv_records_are_json(path);
-    if (!status && r->place.position) status = qkv_records_skip(&r->records, r->place.line, r->place.position);
+    if (!status) status = documents_skip(r);
     r->open = !status;
     return status;
 }
@@ -56,22 +72,27 @@ static enum qkv_status documents_hold(struct qkv_document_reader *r, size_t byte
     return QKV_OK;
 }
 
-static size_t documents_cut(const struct qkv_document_reader *r, size_t bytes, bool end) {
+/* Where the next n bytes that are held can be cut; `end`: nothing follows them. */
+static size_t documents_cut(const struct qkv_document_reader *r, size_t n, bool end) {
     const char *text = r->records.held + r->records.begin;
-    const size_t held = r->records.end - r->records.begin, n = end ? held : bytes;
     if (!r->json)
         return r->learner ? qkv_learner_cut(r->learner, text, n, end) : qkv_tokenizer_cut(r->tokenizer, text, n, end);
-    if (end && !r->failing) return held;
+    if (end && !r->failing) return n;
     const char *stop = n ? memrchr(text, '\n', n) : NULL;
     return stop ? (size_t)(stop - text) + 1 : 0;
 }
 
-/* A plain file that is no text is left before its tokens are made. */
-static enum qkv_status documents_check(const struct qkv_document_reader *r, size_t size) {
-    const char *text = r->records.held + r->records.begin, *nul = r->json ? NULL : memchr(text, 0, size);
+/* The bytes of a plain file before its first NUL, of the next n that are held; n: all. */
+static size_t documents_text(const struct qkv_document_reader *r, size_t n) {
+    const char *text = r->records.held + r->records.begin, *nul = r->json || !n ? NULL : memchr(text, 0, n);
+    return nul ? (size_t)(nul - text) : n;
+}
+
+/* The next bytes are no text from a NUL on. */
+static enum qkv_status documents_binary(const struct qkv_document_reader *r, size_t nul) {
+    const char *text = r->records.held + r->records.begin;
     uint64_t line = r->records.line + 1;
-    if (!nul) return QKV_OK;
-    for (const char *c = text; (c = memchr(c, '\n', (size_t)(nul - c))); c++) line++;
+    for (size_t i = 0; i < nul; i++) line += text[i] == '\n';
     return qkv_record_fail(r->ctx, r->records.path, line,
                            "there is a NUL byte, so this is no text; convert the file to UTF-8 first");
 }
@@ -98,23 +119,27 @@ static enum qkv_status documents_keep(struct qkv_document_reader *r, struct qkv_
     return QKV_OK;
 }
 
-/* The next block of the open file; size 0: it has ended. */
+/* The next block of the open file; size 0: it has ended. A file with a NUL byte ends before it; if that is in its first
+ * block, it has no block. */
 static enum qkv_status documents_block(struct qkv_document_reader *r, struct qkv_document_block *b) {
-    size_t size = 0;
+    size_t size = 0, n = 0;
     bool end = false;
     b->size = 0;
     if (r->failing) r->records.begin = r->records.end; /* a line that is cut */
-    for (size_t bytes = BLOCK; !size; bytes *= 2) {
+    for (size_t bytes = BLOCK; !size && !end; bytes *= 2) {
         enum qkv_status status = documents_hold(r, bytes + 1, &end);
         if (status) return status;
-        size = documents_cut(r, bytes, end);
-        if (end) break;
+        n = end ? r->records.end - r->records.begin : bytes;
+        const size_t held = n + !end, text = documents_text(r, held);
+        if (text < held && (!text || !r->place.position)) return documents_binary(r, text);
+        if (text < held) {
+            n = text;
+            end = true;
+        }
+        size = documents_cut(r, n, end);
     }
-    const bool last = end && size == r->records.end - r->records.begin;
     if (!size && r->failing) return documents_block(r, b);
-    if (!size) return QKV_OK;
-    enum qkv_status status = documents_check(r, size);
-    return status ? status : documents_keep(r, b, size, last);
+    return size ? documents_keep(r, b, size, end && size == n) : QKV_OK;
 }
 
 enum qkv_status qkv_documents_next(struct qkv_document_reader *r, struct qkv_document_block *b, bool *end) {
@@ -237,7 +262,7 @@ static enum qkv_status block_parse(const struct qkv_document_reader *r, struct q
         struct qkv_word text = {0};
         json_t *object;
         enum qkv_status status = document_line(NULL, r, b, &line, &object, &text.text, &text.size);
-        if (status == QKV_FORMAT && b->bad_lines++ == 0) b->bad_line = line.line;
+        b->bad_lines += status == QKV_FORMAT;
         if (!status)
             status = block_add(texts, object, text);
         else
@@ -272,20 +297,60 @@ static void documents_work(void *argument, size_t item, int thread) {
     struct qkv_document_block *b = &work->blocks[item];
     (void)thread;
     b->ids.size = 0;
-    b->documents = b->end = b->bad_lines = b->bad_line = 0;
+    b->documents = b->end = b->bad_lines = 0;
     b->status = b->json ? block_lines(work->reader, b) : block_text(work->reader, b);
 }
 
-/* The sentence about a line of a block that is wrong. */
-static enum qkv_status block_fail(const struct qkv_document_reader *r, const struct qkv_document_block *b) {
-    size_t at = 0, size;
-    uint64_t number = b->line;
+/* Encodes the text of a block that failed again, for the sentence. With skip_bad the block is left out, and its lines
+ * are counted. */
+static enum qkv_status block_text_again(struct qkv_document_reader *r, struct qkv_document_block *b) {
+    int32_t *ids = NULL;
+    size_t count = 0;
+    uint64_t lines = b->text[b->size - 1] != '\n';
+    enum qkv_status status = qkv_tokenizer_encode(r->ctx, r->tokenizer, b->text, b->size, true, &ids, &count);
+    if (!status) status = document_put(r, b, ids, count, b->first, b->last);
+    free(ids);
+    if (!status) return QKV_OK;
+    for (size_t i = 0; i < b->size; i++) lines += b->text[i] == '\n';
+    qkv_fail_at(r->ctx, "lines %llu to %llu of %s", (unsigned long long)b->line + 1,
+                (unsigned long long)(b->line + lines), b->path);
+    if (!r->skip_bad || status == QKV_MEMORY) return status;
+    documents_bad(r, r->bad.first_line);
+    b->bad_lines = lines;
+    return b->first && b->last ? QKV_OK : document_put(r, b, NULL, 0, b->first, b->last);
+}
+
+/* The same of a line. */
+static enum qkv_status block_line_again(struct qkv_document_reader *r, struct qkv_document_block *b,
+                                        const struct qkv_record *line) {
     const char *text;
+    size_t size = 0, count = 0;
+    int32_t *ids = NULL;
     json_t *object = NULL;
-    struct qkv_record line = document_next(b, &at, &number);
-    while (line.text && line.line < b->bad_line) line = document_next(b, &at, &number);
-    enum qkv_status status = document_line(r->ctx, r, b, &line, &object, &text, &size);
+    enum qkv_status status = document_line(r->ctx, r, b, line, &object, &text, &size);
+    if (!status && size) {
+        status = qkv_tokenizer_encode(r->ctx, r->tokenizer, text, size, true, &ids, &count);
+        if (status == QKV_FORMAT) qkv_record_fail(r->ctx, b->path, line->line, "%s", qkv_message(r->ctx));
+        if (!status) status = document_put(r, b, ids, count, true, true);
+    }
+    free(ids);
     json_decref(object);
+    if (!status || !r->skip_bad || status == QKV_MEMORY) return status;
+    documents_bad(r, r->bad.first_line);
+    b->bad_lines++;
+    return QKV_OK;
+}
+
+/* Encodes the texts of a block one by one with a context: the first that fails has its sentence, or is left out. */
+static enum qkv_status block_again(struct qkv_document_reader *r, struct qkv_document_block *b) {
+    size_t at = 0;
+    uint64_t number = b->line;
+    enum qkv_status status = QKV_OK;
+    b->ids.size = 0;
+    b->documents = b->end = b->bad_lines = 0;
+    if (!b->json) return block_text_again(r, b);
+    for (struct qkv_record line; !status && (line = document_next(b, &at, &number)).text;)
+        status = block_line_again(r, b, &line);
     return status;
 }
 
@@ -295,11 +360,9 @@ enum qkv_status qkv_documents_encode(struct qkv_document_reader *r, struct qkv_d
     for (size_t i = 0; i < count; i++) {
         struct qkv_document_block *b = &blocks[i];
         if (b->status == QKV_MEMORY) return qkv_fail_memory(r->ctx, b->size, b->path);
-        if (!b->status && !b->bad_lines) continue;
-        enum qkv_status status = block_fail(r, b);
-        if (!r->skip_bad || b->status == QKV_MEMORY) return status;
-        documents_bad(r, r->bad.first_line);
-        b->status = QKV_OK;
+        if (!b->status && (!b->bad_lines || *r->bad.first_line)) continue;
+        b->status = block_again(r, b);
+        if (b->status) return b->status;
     }
     return QKV_OK;
 }

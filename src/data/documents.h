@@ -22,12 +22,15 @@ struct qkv_document_reader {
     struct qkv_text_files *files; /* get their bytes, hash, and time of change when they have been read */
     const char *key;              /* option text_key */
     bool skip_bad;
-    const struct qkv_tokenizer *tokenizer; /* that says where a plain file can be cut; NULL: */
-    const struct qkv_learner *learner;     /* this does */
+    /* The tokenizer, or while one is trained the learner, says where a plain file can be cut. The other one is NULL. */
+    const struct qkv_tokenizer *tokenizer;
+    const struct qkv_learner *learner;
+    qkv_progress *progress;                /* of long reading without a block; NULL: nobody asks */
+    void *user;
     struct qkv_document_place place;       /* behind the block read last */
-    struct qkv_document_bad bad;           /* its lines are the caller's to count */
+    struct qkv_document_bad bad;           /* the reader counts files; the caller counts lines */
     struct qkv_records records;            /* of the file at place.file, if open */
-    bool open, json, failing;              /* failing: what is held comes before a failure */
+    bool open, json, failing;              /* failing: reading fails behind the bytes that are held */
 };
 /* A part of a file: whole JSON lines, or a part of a plain text that can be encoded by itself. */
 struct qkv_document_block {
@@ -39,9 +42,9 @@ struct qkv_document_block {
     bool json, first, last;          /* first, last: of the plain text of its file */
     /* What it becomes. */
     struct qkv_buffer ids;        /* int32_t */
-    uint64_t documents, end;      /* that end in it; ids up to the end of the last one */
-    uint64_t bad_lines, bad_line; /* lines that are wrong; the first of them */
-    uint64_t bad_files;           /* that were left out before it */
+    uint64_t documents, end; /* that end in it; ids up to the end of the last one */
+    uint64_t bad_lines;      /* lines that are left out */
+    uint64_t bad_files;      /* that were left out before it */
     enum qkv_status status;
 };
 /* Reads the next block; *end: there is none. With skip_bad files that cannot be read are left out and counted. Fails
@@ -50,8 +53,8 @@ enum qkv_status qkv_documents_next(struct qkv_document_reader *reader, struct qk
 /* Goes to a place, before the first block is read. */
 void qkv_documents_go(struct qkv_document_reader *reader, const struct qkv_document_place *place);
 void qkv_documents_close(struct qkv_document_reader *reader);
-/* Encodes some blocks on all threads. A line that is wrong fails with its sentence; with skip_bad its block counts it.
- * The result is that of blocks which are encoded one after the other. */
+/* Encodes some blocks on all threads. A line that is wrong, and a text that the tokenizer refuses, fail with their
+ * sentence; with skip_bad the block counts them. The result is that of blocks which are encoded one after the other. */
 enum qkv_status qkv_documents_encode(struct qkv_document_reader *reader, struct qkv_document_block *blocks,
                                      size_t count);
 /* Has a learner of a tokenizer read all documents. */

@@ -137,12 +137,6 @@ enum qkv_status qkv_record_parse(struct qkv_context *ctx, const char *path, cons
     return qkv_record_fail(ctx, path, record->line, "the line is a list; write an object, {\"text\": \"...\"}");
 }
 
-enum qkv_status qkv_records_next_json(struct qkv_records *r, json_t **object, struct qkv_record *record, bool *end) {
-    *object = NULL;
-    enum qkv_status status = qkv_records_next(r, record, end);
-    return status || *end ? status : qkv_record_parse(r->ctx, r->path, record, object);
-}
-
 static const char *record_type(const json_t *value) {
     static const char *const names[] = {
         [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list", [JSON_STRING] = "a text", [JSON_INTEGER] = "a number",

@@ -34,16 +34,13 @@ enum qkv_status qkv_records_more(struct qkv_records *records, bool *end);
 /* The next line that is not blank; *end when there is none. Fails with QKV_FORMAT, file and line, for a line of more
  * than QKV_RECORD_MAX bytes and for packed data that is cut or damaged; with QKV_FILE, QKV_MEMORY. */
 enum qkv_status qkv_records_next(struct qkv_records *records, struct qkv_record *record, bool *end);
-/* The same line as JSON: *object gets a reference. A line that is no JSON object is QKV_FORMAT, with file and line, and
- * the next call goes on behind it. */
-enum qkv_status qkv_records_next_json(struct qkv_records *records, json_t **object, struct qkv_record *record,
-                                      bool *end);
 /* Harmless on one that failed to open. */
 void qkv_records_close(struct qkv_records *records);
 
 /* ---- one line, wherever it was read ------------------------------------------------------------------------------ */
 
-/* Reads a line as a JSON object, which gets a reference. A NULL context only returns the status. */
+/* Reads a line as a JSON object, which gets a reference; QKV_FORMAT, with file and line, if it is none. A NULL context
+ * only returns the status. */
 enum qkv_status qkv_record_parse(struct qkv_context *ctx, const char *path, const struct qkv_record *record,
                                  json_t **object);
 /* The text of a key; QKV_FORMAT if the object lacks the key, which names those that it has, or if its value is another

@@ -2,9 +2,6 @@
  * a shard is complete. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include <sys/stat.h>
 
 #include "data/shards.h"
 
@@ -37,6 +34,10 @@ char *qkv_shards_path(const struct qkv_shards_plan *p, size_t i) {
     char ending[32];
     snprintf(ending, sizeof ending, "-%05zu.bin", i);
     return shards_name(p, ending);
+}
+
+char *qkv_shards_lock(const struct qkv_shards_plan *p) {
+    return shards_name(p, ".lock");
 }
 
 void qkv_shards_sum(const struct qkv_shards_plan *p, const struct qkv_shards *shards, struct qkv_text_facts *facts) {
@@ -179,27 +180,28 @@ static enum qkv_status index_shards(const struct qkv_shards_plan *p, const json_
 /* Whether a file is what it was: at the same time of change, or with the same bytes. */
 static enum qkv_status index_same(const struct qkv_shards_plan *p, const struct qkv_text_file *then,
                                   const struct qkv_text_file *now, bool complete, bool *same) {
-    struct qkv_unpack file;
+    uint64_t hash;
     *same = then->bytes == now->bytes && then->changed == now->changed;
     if (*same || !complete || then->bytes != now->bytes) return QKV_OK;
-    qkv_rank_alive(p->ctx);
-    enum qkv_status status = qkv_unpack_open(p->ctx, now->path, &file);
-    if (!status) status = qkv_unpack_rest(&file);
-    *same = !status && file.hash == then->hash;
-    qkv_unpack_close(&file);
-    if (status && status != QKV_MEMORY) qkv_forgive(p->ctx); /* another file than it was */
-    return status == QKV_MEMORY ? status : QKV_OK;
+    enum qkv_status status = qkv_text_file_hash(p->ctx, now->path, &hash, p->progress, p->user);
+    *same = !status && hash == then->hash;
+    if (status == QKV_MEMORY || status == QKV_STOPPED) return status;
+    if (status) qkv_forgive(p->ctx); /* another file than it was */
+    return QKV_OK;
 }
 
+/* *touched: some have another time of change than the index says, and the same bytes. */
 static enum qkv_status index_files(const struct qkv_shards_plan *p, const json_t *list, bool known,
-                                   struct qkv_shards *shards) {
+                                   struct qkv_shards *shards, bool *touched) {
     enum qkv_status status = QKV_OK;
     bool same = json_array_size(list) == p->files->count;
     for (size_t i = 0; i < p->files->count && same && !status; i++) {
         struct qkv_text_file *now = &p->files->items[i], then = {0};
+        const bool compare = !(known && shards->complete);
         same = index_get(json_array_get(list, i), file_numbers, COUNT(file_numbers), &then);
-        if (same && !(known && shards->complete)) status = index_same(p, &then, now, shards->complete, &same);
+        if (same && compare) status = index_same(p, &then, now, shards->complete, &same);
         if (!same) break;
+        *touched = *touched || (compare && then.changed != now->changed);
         now->hash = then.hash;
         now->tokens = then.tokens;
     }
@@ -216,10 +218,15 @@ static void index_bad(const json_t *root, struct qkv_shards *shards) {
     snprintf(bad->first_file, sizeof bad->first_file, "%s", file ? file : "");
 }
 
+static bool index_current(const json_t *root) {
+    const char *format = json_string_value(json_object_get(root, "format"));
+    return format && strcmp(format, FORMAT) == 0 && json_integer_value(json_object_get(root, "version")) == VERSION;
+}
+
 enum qkv_status qkv_shards_read(const struct qkv_shards_plan *p, bool known, struct qkv_shards *shards) {
     struct qkv_map map = {0};
     json_t *root = NULL;
-    bool found = false;
+    bool found = false, touched = false;
     char *path = shards_name(p, ".json");
     enum qkv_status status = path ? qkv_file_find(p->ctx, path, &found) : QKV_MEMORY;
     if (!status && found) status = qkv_read_file(p->ctx, path, &map);
@@ -228,12 +235,15 @@ enum qkv_status qkv_shards_read(const struct qkv_shards_plan *p, bool known, str
                                &(struct qkv_json_text){path, "remove it, and it is made again from the texts", map.data,
                                                        map.size, INDEX_BYTES},
                                &root);
-    if (!status && root && json_integer_value(json_object_get(root, "version")) == VERSION) {
-        shards->complete = json_is_true(json_object_get(root, "complete"));
-        status = index_shards(p, json_object_get(root, "shards"), shards);
-        if (shards->count < json_array_size(json_object_get(root, "shards"))) shards->complete = false;
-        if (!status) status = index_files(p, json_object_get(root, "files"), known, shards);
+    if (!status && index_current(root)) {
+        const json_t *list = json_object_get(root, "shards");
+        status = index_shards(p, list, shards);
+        shards->complete = json_is_true(json_object_get(root, "complete")) && shards->count &&
+                           shards->count == json_array_size(list);
+        if (!status) status = index_files(p, json_object_get(root, "files"), known, shards, &touched);
         index_bad(root, shards);
+        /* Texts that were compared are not compared again, if the folder can be written. */
+        if (!status && touched && shards->complete && qkv_shards_write(p, shards)) qkv_forgive(p->ctx);
     }
     json_decref(root);
     qkv_unmap_file(&map);

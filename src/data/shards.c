@@ -1,15 +1,19 @@
 #include "data/shards.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include "data/data.h"
 
 #define BATCH_BYTES ((size_t)1 << 26) /* of text that is encoded at once; its last block may exceed it */
+#define BLOCK_SAVED ((size_t)1 << 22) /* bytes of a block whose memory is used again */
 enum { BLOCKS_MAX = 64 };
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
@@ -26,6 +30,10 @@ struct shard_maker {
     struct qkv_tokens_writer writer;
     char *path;
     double before, total; /* bytes of files before the open one; of all */
+    /* For notes: the plain file that is read, what was found in all, and tokens that are unknown. */
+    struct qkv_text_check check;
+    struct qkv_text_findings findings;
+    uint64_t unknown;
 };
 
 static struct qkv_text_facts shard_facts(const struct qkv_shards_plan *p, const struct qkv_shard *shard) {
@@ -60,11 +68,31 @@ static enum qkv_status shard_end(struct shard_maker *m, enum qkv_status status) 
     return qkv_shards_write(m->plan, s);
 }
 
+/* Looks at the text of a plain file from its beginning on; not at one that is gone on with in its middle. */
+static void maker_look(struct shard_maker *m, const struct qkv_document_block *b) {
+    if (b->first) m->check = (struct qkv_text_check){0};
+    if (!b->first && !m->check.bytes) return;
+    qkv_text_check_piece(&m->check, b->text, b->size, b->last, false);
+    if (!b->last) return;
+    qkv_text_check_end(&m->findings, &m->check, b->path);
+    m->check = (struct qkv_text_check){0};
+}
+
+static enum qkv_status maker_note(const struct shard_maker *m) {
+    const struct qkv_shards_plan *p = m->plan;
+    enum qkv_status status = qkv_text_findings_note(p->ctx, &m->findings, p->notes);
+    for (size_t k = 0; k < QKV_TEXT_FINDINGS; k++)
+        if (m->findings.kind[k].check.invalid) return status; /* that note says what they are */
+    return status ? status : qkv_tokens_note_unknown(p->ctx, m->unknown, p->files, p->notes);
+}
+
 static enum qkv_status shard_put(struct shard_maker *m, const struct qkv_document_block *b) {
     struct qkv_text_file *file = &m->plan->files->items[b->place.file];
     const size_t count = b->ids.size / sizeof(int32_t);
     enum qkv_status status = QKV_OK;
     m->reader.bad.lines += b->bad_lines;
+    if (!b->json) maker_look(m, b);
+    m->unknown += qkv_tokens_unknown(m->plan->tokenizer, (const int32_t *)(const void *)b->ids.data, count);
     if (m->path && m->now.source != file->source) status = shard_end(m, status);
     if (!status && !m->path && count) status = shard_begin(m, file->source);
     if (!status && count) status = qkv_tokens_put(&m->writer, (const int32_t *)(const void *)b->ids.data, count);
@@ -110,7 +138,10 @@ static enum qkv_status maker_once(struct shard_maker *m, bool *end) {
     const enum qkv_status reading = maker_read(m, end);
     memcpy(message, p->ctx->message, sizeof message);
     status = qkv_documents_encode(&m->reader, m->blocks, m->block_count);
-    for (size_t i = 0; i < m->block_count && !status; i++) status = shard_put(m, &m->blocks[i]);
+    for (size_t i = 0; i < m->block_count && !status; i++) {
+        status = shard_put(m, &m->blocks[i]);
+        if (m->blocks[i].capacity > BLOCK_SAVED) qkv_document_block_free(&m->blocks[i]);
+    }
     if (!status && reading) memcpy(p->ctx->message, message, sizeof message);
     return status ? status : reading;
 }
@@ -136,10 +167,15 @@ static enum qkv_status shards_make(const struct qkv_shards_plan *p, struct qkv_s
     m->plan = p;
     m->shards = s;
     m->total = (double)qkv_text_files_size(p->files);
-    m->reader = (struct qkv_document_reader){
-        .ctx = p->ctx, .files = p->files, .key = p->key, .skip_bad = p->skip_bad, .tokenizer = p->tokenizer};
+    m->reader = (struct qkv_document_reader){.ctx = p->ctx,
+                                             .files = p->files,
+                                             .key = p->key,
+                                             .skip_bad = p->skip_bad,
+                                             .tokenizer = p->tokenizer,
+                                             .progress = p->progress,
+                                             .user = p->user};
     maker_go(m);
-    enum qkv_status status = qkv_make_folder(p->ctx, p->folder);
+    enum qkv_status status = QKV_OK;
     while (!status && !end) status = maker_once(m, &end);
     status = shard_end(m, status);
     if (!status && s->count) {
@@ -147,6 +183,7 @@ static enum qkv_status shards_make(const struct qkv_shards_plan *p, struct qkv_s
         s->complete = true;
         status = qkv_shards_write(p, s);
     }
+    if (!status && p->notes && !p->facts->bytes) status = maker_note(m); /* of a new run */
     qkv_documents_close(&m->reader);
     for (size_t i = 0; i < BLOCKS_MAX; i++) qkv_document_block_free(&m->blocks[i]);
     free(m);
@@ -200,22 +237,33 @@ static enum qkv_status shards_look(const struct qkv_shards_plan *p, bool known) 
     return QKV_OK;
 }
 
-static enum qkv_status shards_changed(const struct qkv_shards_plan *p, const struct qkv_text_files *then) {
+/* The first file that is missing or has another size than `then`, or, of files that were `read`, other bytes; their
+ * count: none. */
+static size_t shards_changed(const struct qkv_shards_plan *p, const struct qkv_text_files *then, bool read) {
     struct stat info;
     size_t i = 0;
     while (i < then->count && stat(then->items[i].path, &info) == 0 && (uint64_t)info.st_size == then->items[i].bytes &&
-           then->items[i].hash == p->files->items[i].hash)
+           (!read || then->items[i].hash == p->files->items[i].hash))
         i++;
-    if (i == then->count)
-        return qkv_fail(p->ctx, QKV_FORMAT,
-                        "the tokens of %s in %s are not those that the run began with; start a new run in another "
-                        "folder",
-                        then->items[0].path, p->folder);
-    return qkv_fail(
-        p->ctx, QKV_FORMAT,
-        "tokens are missing in %s, and %s has changed since the run began (it had %llu bytes); restore one of "
-        "them, or start a new run in another folder",
-        p->folder, then->items[i].path, (unsigned long long)then->items[i].bytes);
+    return i;
+}
+
+/* Whether the shards are those that a run began with. A failure keeps its sentence unless a file has changed. */
+static enum qkv_status shards_compare(const struct qkv_shards_plan *p, const struct qkv_text_files *then,
+                                      const struct qkv_text_facts *facts, enum qkv_status status) {
+    if (status == QKV_MEMORY || status == QKV_STOPPED) return status;
+    if (!status && facts->hash == p->facts->hash && facts->tokens == p->facts->tokens) return QKV_OK;
+    const size_t i = shards_changed(p, then, !status);
+    if (i < then->count)
+        return qkv_fail(
+            p->ctx, QKV_FORMAT,
+            "tokens are missing in %s, and %s has changed since the run began (it had %llu bytes); restore one of "
+            "them, or start a new run in another folder",
+            p->folder, then->items[i].path, (unsigned long long)then->items[i].bytes);
+    if (status) return status;
+    return qkv_fail(p->ctx, QKV_FORMAT,
+                    "the tokens of %s in %s are not those that the run began with; start a new run in another folder",
+                    then->items[0].path, p->folder);
 }
 
 static enum qkv_status shards_note(const struct qkv_shards_plan *p, const struct qkv_shards *s) {
@@ -231,7 +279,7 @@ static enum qkv_status shards_note(const struct qkv_shards_plan *p, const struct
     return status;
 }
 
-/* The shards behind the first that cannot be opened are made again. */
+/* Makes the shards behind the first that cannot be opened. */
 static enum qkv_status shards_complete(const struct qkv_shards_plan *p, struct qkv_shards *s) {
     size_t opened;
     enum qkv_status status = shards_take(p, s, &opened);
@@ -240,6 +288,12 @@ static enum qkv_status shards_complete(const struct qkv_shards_plan *p, struct q
         if (qkv_texts_add(p->ctx, p->notes, "%s; it is made again", qkv_message(p->ctx))) return QKV_MEMORY;
     qkv_forgive(p->ctx);
     shards_drop(s);
+    if (opened && opened < s->count) { /* the sentences are in the last shard alone */
+        const struct qkv_document_bad *last = &s->items[s->count - 1].bad;
+        struct qkv_document_bad *bad = &s->items[opened - 1].bad;
+        if (bad->lines) memcpy(bad->first_line, last->first_line, sizeof bad->first_line);
+        if (bad->files) memcpy(bad->first_file, last->first_file, sizeof bad->first_file);
+    }
     s->count = opened;
     s->complete = false;
     status = shards_make(p, s);
@@ -251,6 +305,45 @@ static enum qkv_status shards_complete(const struct qkv_shards_plan *p, struct q
     return status ? status : shards_take(p, s, &opened);
 }
 
+/* Opens and locks the file at a path; waits for another process that has locked it. The one that had it removes it:
+ * then there is another one to lock. Without locks in the file system each goes on by itself. */
+static enum qkv_status shards_lock(const struct qkv_shards_plan *p, const char *path, int *lock) {
+    enum qkv_status status = QKV_OK;
+    for (;;) {
+        struct stat info;
+        bool locked;
+        *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+        if (*lock < 0) return qkv_fail_file(p->ctx, "write", path, errno);
+        while (!(locked = flock(*lock, LOCK_EX | LOCK_NB) == 0) && (errno == EWOULDBLOCK || errno == EINTR)) {
+            status = qkv_train_progress(p->ctx, p->progress, p->user, "waiting for tokens of another run", 0, 1);
+            if (status) break;
+            nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+        }
+        if (!status && (!locked || (fstat(*lock, &info) == 0 && info.st_nlink > 0))) return QKV_OK;
+        close(*lock);
+        if (status) return status;
+    }
+}
+
+/* Makes what is missing. Of several processes one makes it, and the others use it. */
+static enum qkv_status shards_alone(const struct qkv_shards_plan *p, bool known, struct qkv_shards *s) {
+    int lock = -1;
+    char *path = NULL;
+    enum qkv_status status = qkv_make_folder(p->ctx, p->folder);
+    if (!status) path = qkv_shards_lock(p);
+    if (!status) status = path ? shards_lock(p, path, &lock) : QKV_MEMORY;
+    if (!status) {
+        s->count = 0;
+        s->complete = false;
+        status = qkv_shards_read(p, known, s);
+        if (!status) status = shards_complete(p, s);
+        unlink(path);
+        close(lock);
+    }
+    free(path);
+    return status;
+}
+
 enum qkv_status qkv_shards_open(const struct qkv_shards_plan *p, struct qkv_shards *s) {
     const bool known = p->facts->bytes != 0;
     struct qkv_text_files then = {0};
@@ -259,12 +352,17 @@ enum qkv_status qkv_shards_open(const struct qkv_shards_plan *p, struct qkv_shar
     enum qkv_status status = shards_look(p, known);
     if (!status && known) status = qkv_text_files_copy(p->ctx, p->files, &then);
     if (!status) status = qkv_shards_read(p, known, s);
-    const bool read = s->complete;
-    if (!status) status = shards_complete(p, s);
+    size_t opened = 0;
+    if (!status && s->complete) status = shards_take(p, s, &opened);
+    if (status != QKV_MEMORY && s->complete && opened < s->count) {
+        qkv_forgive(p->ctx);
+        shards_drop(s);
+        s->complete = false;
+        status = QKV_OK;
+    }
+    if (!status && !s->complete) status = shards_alone(p, known, s);
     if (!status) qkv_shards_sum(p, s, &facts);
-    if (known && !(status == QKV_MEMORY || status == QKV_STOPPED) &&
-        (status || facts.hash != p->facts->hash || facts.tokens != p->facts->tokens))
-        status = status && read ? status : shards_changed(p, &then);
+    if (known) status = shards_compare(p, &then, &facts, status);
     if (!status) *p->facts = facts;
     if (!status && !known) status = shards_note(p, s);
     qkv_text_files_free(&then);

@@ -13,7 +13,7 @@ struct qkv_shard {
     uint64_t bytes, hash;            /* of text; and of its ids */
     struct qkv_document_place place; /* behind it */
     uint64_t file_tokens;            /* of the file at that place, up to it */
-    struct qkv_document_bad bad;     /* up to it; `first` of the last shard alone */
+    struct qkv_document_bad bad;     /* up to it; only the last shard has the sentences */
 };
 struct qkv_shards {
     struct qkv_context *ctx;
@@ -29,7 +29,8 @@ struct qkv_shards_plan {
     const char *folder; /* is made if it is missing */
     struct qkv_text_files *files;
     const struct qkv_tokenizer *tokenizer;
-    struct qkv_text_facts *facts; /* tokenizer and vocab; bytes 0: the others are not known and are set */
+    /* tokenizer and vocab are set. If bytes is 0, the run is new: the shards set the other facts. */
+    struct qkv_text_facts *facts;
     const char *key;              /* option text_key */
     bool skip_bad;
     uint64_t shard_tokens; /* of a shard, about */
@@ -52,6 +53,8 @@ enum qkv_status qkv_shards_read(const struct qkv_shards_plan *plan, bool known, 
 enum qkv_status qkv_shards_write(const struct qkv_shards_plan *plan, const struct qkv_shards *shards);
 /* FOLDER/KEY-NNNNN.bin as a heap string; NULL with the sentence recorded. */
 char *qkv_shards_path(const struct qkv_shards_plan *plan, size_t i);
+/* FOLDER/KEY.lock: who makes these shards has locked it. */
+char *qkv_shards_lock(const struct qkv_shards_plan *plan);
 /* Tokens and hash of all shards. */
 void qkv_shards_sum(const struct qkv_shards_plan *plan, const struct qkv_shards *shards, struct qkv_text_facts *facts);
 

@@ -7,14 +7,17 @@
 
 #include "data/records.h"
 
-enum { FILES_MAX = 1 << 16 }; /* train.json names all of them */
+/* train.json names all files, and those to validate on, in at most QKV_TRAIN_FILE_BYTES (16 MiB). */
+enum { FILES_BYTES = 7 << 20, FILE_BYTES = 200 /* of a file, besides its path */ };
 
-/* The weight behind the last colon; 0: there is none. *size: bytes of the path. */
+/* The weight behind the last colon; 0: there is none, or a file has the whole name. *size: bytes of the path. */
 static double source_weight(const char *name, size_t *size) {
     const char *colon = strrchr(name, ':');
     double weight;
     *size = strlen(name);
-    if (!colon || colon == name || strchr(colon, '/') || !qkv_real_parse(colon + 1, &weight)) return 0;
+    if (!colon || colon == name || strchr(colon, '/') || !qkv_real_parse(colon + 1, &weight) ||
+        qkv_file_exists(name))
+        return 0;
     *size = (size_t)(colon - name);
     return weight;
 }
@@ -24,15 +27,20 @@ static bool source_is_pattern(const char *path) {
 }
 
 static bool source_mixes(const char *name) {
+    return source_is_pattern(name) || qkv_records_are_json(name) || qkv_unpack_name(name) < strlen(name);
+}
+
+const char *qkv_sources_weight(const char *const *names) {
     size_t size;
-    const bool weighs = source_weight(name, &size) != 0 || size < strlen(name);
-    return weighs || source_is_pattern(name) || qkv_records_are_json(name) || qkv_unpack_name(name) < strlen(name);
+    for (size_t i = 0; i < QKV_FILES_MAX && names[i]; i++)
+        if (source_weight(names[i], &size) != 0 || size < strlen(names[i])) return names[i];
+    return NULL;
 }
 
 bool qkv_sources_mix(const char *const *names) {
     for (size_t i = 0; i < QKV_FILES_MAX && names[i]; i++)
         if (source_mixes(names[i])) return true;
-    return false;
+    return qkv_sources_weight(names) != NULL;
 }
 
 enum qkv_status qkv_sources_check(struct qkv_context *ctx, const char *const *names) {
@@ -98,6 +106,7 @@ enum qkv_status qkv_sources_list(struct qkv_context *ctx, const char *const *nam
                                  struct qkv_texts *notes) {
     double weights[QKV_FILES_MAX];
     const bool apart = qkv_sources_weights(names, weights) > 1;
+    size_t bytes = 0;
     enum qkv_status status = qkv_sources_check(ctx, names);
     for (size_t i = 0; i < QKV_FILES_MAX && names[i] && !status; i++) {
         struct qkv_texts paths = {0};
@@ -105,8 +114,11 @@ enum qkv_status qkv_sources_list(struct qkv_context *ctx, const char *const *nam
         source_weight(names[i], &size);
         char *path = qkv_copy_bytes(ctx, names[i], size);
         status = path ? source_list(ctx, path, &paths, notes) : QKV_MEMORY;
-        if (!status && paths.count > FILES_MAX - qkv_min(files->count, FILES_MAX))
-            status = qkv_fail(ctx, QKV_ARGUMENT, "data has more than %d files; join some of them", FILES_MAX);
+        for (size_t k = 0; k < paths.count; k++) bytes += FILE_BYTES + strlen(paths.items[k]);
+        if (!status && bytes > FILES_BYTES)
+            status = qkv_fail(ctx, QKV_ARGUMENT,
+                              "data has so many files that a run cannot record them: %zu in %s; join some of them",
+                              paths.count, names[i]);
         for (size_t k = 0; k < paths.count && !status; k++)
             status = qkv_text_files_add(
                 ctx, files, &(struct qkv_text_file){.path = paths.items[k], .source = apart ? (uint32_t)i : 0});

@@ -8,6 +8,8 @@
 /* Whether names of option data are a mixture: one of them has a weight, is a pattern, or ends as packed files or JSON
  * lines do. */
 bool qkv_sources_mix(const char *const *names);
+/* The first name with a weight; NULL: none has one. */
+const char *qkv_sources_weight(const char *const *names);
 /* Weights are given to all names or to none, and are positive numbers. QKV_ARGUMENT. */
 enum qkv_status qkv_sources_check(struct qkv_context *ctx, const char *const *names);
 /* Sets the weights of the sources, as parts of 1; returns how many sources there are: one, with weight 1, of names

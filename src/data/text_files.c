@@ -42,6 +42,25 @@ enum qkv_status qkv_text_files_copy(struct qkv_context *ctx, const struct qkv_te
     return status;
 }
 
+enum qkv_status qkv_text_file_hash(struct qkv_context *ctx, const char *path, uint64_t *hash, qkv_progress *progress,
+                                   void *user) {
+    unsigned char bytes[1 << 14];
+    struct qkv_file file;
+    uint64_t sum = QKV_HASH_START;
+    enum qkv_status status = qkv_file_open(ctx, path, &file);
+    if (status) return status;
+    for (size_t at = 0, n; at < file.size && !status; at += n) {
+        n = qkv_min(file.size - at, sizeof bytes);
+        if (at % ((size_t)1 << 20) == 0)
+            status = qkv_train_progress(ctx, progress, user, "comparing texts", (double)at, (double)file.size);
+        if (!status) status = qkv_file_read(&file, at, bytes, n);
+        if (!status) sum = qkv_hash(sum, bytes, n);
+    }
+    qkv_file_close(&file);
+    if (!status) *hash = sum;
+    return status;
+}
+
 uint64_t qkv_text_files_size(const struct qkv_text_files *files) {
     uint64_t total = 0;
     struct stat info;

@@ -18,6 +18,24 @@ enum qkv_status qkv_text_short(const struct qkv_data *d, const char *what, const
                     what, qkv_text_files_name(files, text), count, d->T, d->T + 1, shorter, other_way);
 }
 
+enum qkv_status qkv_text_valid_short(const struct qkv_data *d) {
+    const struct qkv_train_options *o = d->options;
+    if (!qkv_train_validates(o) || d->windows.valid.count > d->T) return QKV_OK;
+    return qkv_text_short(d, "validation", o->valid ? &d->facts->valid_files : &d->facts->data_files,
+                          d->windows.valid.count, o->valid ? "" : ", a larger valid_fraction, or 0 for no validation");
+}
+
+enum qkv_status qkv_text_tokenizer(struct qkv_data *d, const struct qkv_tokenizer_choice *choice,
+                                   struct qkv_spec *spec) {
+    enum qkv_status status =
+        d->origin ? qkv_origin_tokenizer(d, false, choice->specials, choice->special_count, &d->tokenizer)
+                  : qkv_tokenizer_make(d->ctx, choice, &d->tokenizer);
+    if (!status) status = qkv_origin_vocab(d, "vocab", &spec->vocab, qkv_tokenizer_vocab(d->tokenizer));
+    if (!status) status = qkv_spec_check(d->ctx, spec);
+    if (status) return status;
+    return qkv_tokenizer_keep(d->ctx, d->tokenizer, d->folder, QKV_TOKENIZER_FILE, &d->facts->data, &d->facts->valid);
+}
+
 /* ---- rows ------------------------------------------------------------------------------------------------------- */
 
 /* Row `at` of the buffers as the options want it. */

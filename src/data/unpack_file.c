@@ -278,10 +278,3 @@ enum qkv_status qkv_unpack_skip(struct qkv_unpack *u, uint64_t position) {
     }
     return status;
 }
-
-enum qkv_status qkv_unpack_rest(struct qkv_unpack *u) {
-    unsigned char dropped[1 << 14];
-    enum qkv_status status = QKV_OK;
-    for (size_t got = 1; !status && got;) status = qkv_unpack_read(u, dropped, sizeof dropped, &got);
-    return status;
-}

@@ -29,8 +29,6 @@ enum qkv_status qkv_unpack_open(struct qkv_context *ctx, const char *path, struc
 enum qkv_status qkv_unpack_read(struct qkv_unpack *unpack, void *out, size_t room, size_t *got);
 /* Reads up to a place behind, and drops what is before it. QKV_FORMAT if the file ends before. */
 enum qkv_status qkv_unpack_skip(struct qkv_unpack *unpack, uint64_t position);
-/* Reads the rest of the file and drops it, for its hash. */
-enum qkv_status qkv_unpack_rest(struct qkv_unpack *unpack);
 /* Harmless on one that failed to open. */
 void qkv_unpack_close(struct qkv_unpack *unpack);
 /* The size of a file's name without the end that says how it is packed: 7 of "a.jsonl.gz". */

@@ -557,7 +557,8 @@ enum qkv_status qkv_train_copy(struct qkv_context *ctx, struct qkv_train_options
 }
 
 enum qkv_status qkv_train_key(struct qkv_context *ctx, struct qkv_train_options *options) {
-    if (qkv_dataset_of(options) != &qkv_dataset_mixture || options->text_key) return QKV_OK;
+    if (qkv_dataset_of(options) != &qkv_dataset_mixture || (options->text_key && *options->text_key)) return QKV_OK;
+    free((void *)(uintptr_t)options->text_key);
     options->text_key = qkv_copy_string(ctx, QKV_TEXT_KEY);
     return options->text_key ? QKV_OK : QKV_MEMORY;
 }

@@ -60,7 +60,8 @@ enum qkv_status qkv_run_match(struct qkv_context *ctx, const char *folder, const
     if (!final) return QKV_MEMORY;
     status = qkv_spec_copy(ctx, spec, final);
     if (!status) status = qkv_train_settle(ctx, &now, final, NULL);
-    if (!status && qkv_dataset_of(&now) == &qkv_dataset_mixture && !now.text_key) now.text_key = QKV_TEXT_KEY;
+    const bool keyed = now.text_key && *now.text_key;
+    if (!status && qkv_dataset_of(&now) == &qkv_dataset_mixture && !keyed) now.text_key = QKV_TEXT_KEY;
     if (!status) status = qkv_trainer_apply(ctx, &now, final);
     if (!status) status = qkv_train_json_read(ctx, folder, &then, &facts);
     if (!status && !strcmp(now.precision, "auto")) now.precision = then.precision;

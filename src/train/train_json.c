@@ -258,17 +258,19 @@ static bool read_facts(const json_t *texts, const char *name, const json_t *toke
 
 static bool read_file(const json_t *file, struct qkv_text_file *out) {
     const char *path = json_string_value(json_object_get(file, "path"));
+    const json_t *bytes = json_object_get(file, "bytes"); /* a file of a mixture may be empty */
     json_int_t tokens = json_integer_value(json_object_get(file, "tokens"));
     json_int_t lines = json_integer_value(json_object_get(file, "lines"));
     json_int_t longer = json_integer_value(json_object_get(file, "long"));
     json_int_t source = json_integer_value(json_object_get(file, "source"));
     *out = (struct qkv_text_file){.path = (char *)(uintptr_t)path,
+                                  .bytes = (uint64_t)json_integer_value(bytes),
                                   .tokens = (uint64_t)tokens,
                                   .lines = (uint64_t)lines,
                                   .long_lines = (uint64_t)longer,
                                   .source = (uint32_t)source};
     return path && source >= 0 && source < QKV_FILES_MAX && tokens >= 0 && lines >= 0 && longer >= 0 &&
-           read_count(file, "bytes", &out->bytes) && read_hash(file, "hash", &out->hash);
+           json_is_integer(bytes) && json_integer_value(bytes) >= 0 && read_hash(file, "hash", &out->hash);
 }
 
 /* The files of a text, of which together it has the bytes and tokens; a run of before that has one, which its option

@@ -56,6 +56,56 @@ try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data text.txt:1 --epoc
 try 2 "$QKV" train --spec spec.json --data text.txt --skip-bad --out none
 has err 'skip-bad is given, but only mixtures of texts leave files and lines out'
 
+# A document at the end of a shard is cut if its end is too far from the share that is held out.
+mkdir equal uneven
+for i in 1 2; do cp text.txt equal/$i.txt; done
+head -5 text.txt >uneven/1.txt
+cp text.txt uneven/2.txt
+for texts in equal uneven; do
+    try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data $texts/:1 --valid-fraction 0.1 --steps 1 --warmup 0 \
+        --batch 2 --out $texts-run
+    share=$(sed -nE 's/^data .*, ([0-9,]+) tokens to train on, ([0-9,]+) to validate on$/\1 \2/p' err | tr -d , |
+        awk '{ print int(100 * $2 / ($1 + $2)) }')
+    checks=$((checks + 1))
+    { [ "${share:-0}" -ge 5 ] && [ "$share" -le 20 ]; } || fail "$texts: $share % of the tokens are held out"
+done
+
+# An empty file of a folder is no hindrance, also when the run is resumed.
+: >equal/empty.txt
+try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data equal/:1 --steps 1 --warmup 0 --batch 2 --quiet \
+    --out has-empty
+try 0 "$QKV" train --resume has-empty --steps 2 --extend decay --quiet
+has has-empty/train.json 'empty.txt", "bytes": 0,'
+
+# A tokenizer that lacks a word says so; nothing of the texts is lost without a word.
+printf 'a word that nobody knows\n' >new.txt
+try 0 "$QKV" train --spec spec.json --tokenizer whitespace --data text.txt:1 --steps 1 --warmup 0 --batch 2 --quiet \
+    --out known
+refuse 1 'is no word of the vocabulary, .*, at lines 1 to 1 of .*new.txt' \
+    "$QKV" train --spec spec.json --tokenizer whitespace --data text.txt:1 --valid new.txt --steps 1 --warmup 0 \
+    --batch 2 --quiet --out unknown
+
+# An empty key is none, also when the run is resumed; files to validate on say too that data is a mixture.
+try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data text.txt:1 --text-key '' --steps 1 --warmup 0 --batch 2 \
+    --quiet --out no-key
+has no-key/train.json '"text_key": "text"'
+try 0 "$QKV" train --resume no-key --steps 2 --extend decay --quiet
+try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data text.txt --valid plain.jsonl --steps 1 --warmup 0 \
+    --batch 2 --quiet --out valid-json
+has valid-json/train.json '"text_key": "text"'
+cp text.txt log:12
+try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data log:12 --steps 1 --warmup 0 --batch 2 --quiet --out colon
+hasnt colon/train.json '"text_key": "text"'
+
+# The same notes as on a plain text.
+mkdir latin
+LC_ALL=C awk '{ gsub(/e/, "\xe9"); print }' <text.txt >latin/1.txt
+try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data latin/:1 --data corpus:1 --steps 1 --warmup 0 --batch 2 \
+    --out latin-run
+has err 'latin/1.txt is not UTF-8: [0-9]+ bytes are part of no character, .* it reads as Latin-1'
+try 0 "$QKV" train --spec spec.json --tokenizer whitespace:20 --data corpus:1 --steps 1 --warmup 0 --batch 2 --out few
+has err '[0-9]+ tokens of .*/corpus/1.jsonl and 2 more files are not in the vocabulary: each is <unk>'
+
 # ---- bad input ----
 bad() { # bad PATTERN OPTIONS...
     local pattern=$1
@@ -82,6 +132,9 @@ bad 'there is no document in .*empty.jsonl' --data empty.jsonl
 bad 'no file has a name like .*none\*[.]txt' --data 'none*.txt'
 bad 'has a weight and .* has none' --data 'books/:2' --data corpus
 bad 'the weight of .* is not more than 0' --data books/:0
+bad 'valid: .*text.txt:3 has a weight; files to validate on' --data books/:1 --valid text.txt:3
+printf 'short\n' >short.txt
+bad 'the training part of .*/short.txt:1 has [0-9]+ tokens' --data books/:1 --data short.txt:1
 try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data text.txt:1 --data lacks.jsonl:1 --data cut.jsonl.gz:1 \
     --skip-bad --steps 1 --warmup 0 --batch 2 --valid-fraction 0 --context 4 --out skipped
 has err 'skip-bad: 1 line is left out, the first one because .*lacks.jsonl:2: '
