@@ -199,6 +199,45 @@ static void the_loss_is_that_of_the_tokens_that_count(void **state) {
     qkv_trainer_free(trainer);
 }
 
+/* Appends talks; the one at `large` is some hundred tokens long. */
+static void add_numbers(struct qkv_buffer *text, size_t count, size_t large, uint64_t stream) {
+    struct qkv_random random = qkv_random_start(test_seed(), stream);
+    for (size_t i = 0; i < count; i++) {
+        const int letters = i == large ? 400 : 1 + (int)qkv_random_below(&random, 12);
+        assert_ok(ctx, qkv_buffer_print(ctx, text, "{\"prompt\":\"%0*d\",\"completion\":\" %d\"}\n", letters, 7,
+                                        (int)qkv_random_below(&random, 90)));
+    }
+}
+
+/* Files of more talks than are sorted at a time: the next ones are short again, and more of them fit into a pass. */
+static void files_are_evaluated_in_pieces(void **state) {
+    (void)state;
+    enum { WINDOW = 1024, REST = 76 };
+    struct qkv_train_options o = options_of(60);
+    OWNED_SPEC struct qkv_spec spec = spec_of("context=512");
+    struct qkv_trainer *trainer;
+    struct qkv_talks_evaluation whole, first, rest;
+    struct qkv_buffer text = {0};
+    const char *path = test_path("pieces.jsonl");
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("pieces"), NULL, NULL, &trainer));
+    struct qkv_model *model = qkv_trainer_model(trainer);
+    add_numbers(&text, WINDOW, 500, 1);
+    const size_t size = text.size;
+    add_numbers(&text, REST, REST, 2);
+    test_write_file(path, text.data, text.size);
+    assert_ok(ctx, qkv_evaluate_talks(model, NULL, path, QKV_LONG_ERROR, NULL, NULL, &whole));
+    test_write_file(path, text.data, size);
+    assert_ok(ctx, qkv_evaluate_talks(model, NULL, path, QKV_LONG_ERROR, NULL, NULL, &first));
+    test_write_file(path, text.data + size, text.size - size);
+    assert_ok(ctx, qkv_evaluate_talks(model, NULL, path, QKV_LONG_ERROR, NULL, NULL, &rest));
+    assert_int_equal(whole.lines, WINDOW + REST);
+    assert_int_equal(whole.tokens, first.tokens + rest.tokens);
+    const double sum = first.loss * (double)first.tokens + rest.loss * (double)rest.tokens;
+    assert_close(whole.loss, sum / (double)whole.tokens, 1e-6);
+    qkv_buffer_free(&text);
+    qkv_trainer_free(trainer);
+}
+
 /* The loss falls far below that of an untrained model. */
 static void answers_are_learnt(void **state) {
     (void)state;
@@ -324,6 +363,7 @@ int main(void) {
         cmocka_unit_test(the_loss_is_that_of_the_tokens_that_count), cmocka_unit_test(answers_are_learnt),
         cmocka_unit_test(ranks_and_resuming_change_no_bit),          cmocka_unit_test(missing_tokens_are_made_again),
         cmocka_unit_test(threads_and_parts_change_no_bit),           cmocka_unit_test(long_talks_are_skipped_or_cut),
+        cmocka_unit_test(files_are_evaluated_in_pieces),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
