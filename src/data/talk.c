@@ -106,7 +106,8 @@ static enum qkv_status talk_add(const struct qkv_talk_coder *c, const json_t *li
             json_t *value = json_object_get(message, "value");
             if (!json_is_string(value))
                 return qkv_fail(c->ctx, QKV_FORMAT, "message %zu has \"from\", but no text \"value\"", at);
-            message = json_pack("{s:s, s:O}", "role", talk_role(from), "content", value);
+            message = json_pack("{s:s, s:O, s:O*}", "role", talk_role(from), "content", value, "weight",
+                                json_object_get(message, "weight"));
         } else {
             json_incref(message);
         }
