@@ -204,6 +204,8 @@ static void bad_preferences_are_refused(void **state) {
     o.preferences = CASES "pairs.jsonl";
     x = o, x.dropout = 0.1;
     refuse(&x, QKV_ARGUMENT, "dropout is given, but preferences are learnt without dropout");
+    x = o, x.lora = "rank=2,dropout=0.1,targets=mlp.c_fc";
+    refuse(&x, QKV_ARGUMENT, "lora has a dropout, but preferences are learnt without dropout; leave it out");
     x = o, x.preference_loss = "kto";
     refuse(&x, QKV_ARGUMENT, "preference_loss is \"kto\"; it must be dpo or ipo");
     x = o, x.preference_beta = 0;

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/math.h"
+#include "io/adapter_files.h"
 #include "model/model.h"
 #include "op/builders.h"
 #include "data/talks.h"
@@ -49,10 +50,16 @@ static struct preference_loss preference_loss_of(const struct qkv_train_options 
 
 static enum qkv_status dataset_preferences_check(struct qkv_context *ctx, const struct qkv_train_options *options,
                                                  const struct qkv_spec *spec) {
+    struct qkv_adapter_settings adapter = {0};
     if (!options->from)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "preferences need a model to begin with, which is also their reference; name it (option from)");
-    return qkv_text_model_check(ctx, spec);
+    enum qkv_status status = options->lora ? qkv_adapter_parse(ctx, options->lora, &adapter) : QKV_OK;
+    free(adapter.targets);
+    if (!status && adapter.dropout > 0)
+        status = qkv_fail(ctx, QKV_ARGUMENT,
+                          "lora has a dropout, but preferences are learnt without dropout; leave it out");
+    return status ? status : qkv_text_model_check(ctx, spec);
 }
 
 /* ---- lines as tokens -------------------------------------------------------------------------------------------- */
