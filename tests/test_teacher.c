@@ -66,6 +66,17 @@ static void a_model_diverges_not_from_itself(void **state) {
     qkv_trainer_free(trainer);
 }
 
+/* A batch takes all talks that there are: memory is planned for those, not for rows as long as the context. */
+static void memory_is_that_of_the_talks(void **state) {
+    (void)state;
+    struct qkv_train_options o = options_of();
+    struct qkv_trainer *trainer;
+    o.batch = INT64_C(1) << 24;
+    assert_ok(ctx, qkv_trainer_create(ctx, NULL, &o, fixture_run("large"), NULL, NULL, &trainer));
+    fixture_steps(ctx, trainer, 1);
+    qkv_trainer_free(trainer);
+}
+
 static void ranks_parts_and_resuming_change_no_bit(void **state) {
     (void)state;
     struct run run = {.options = options_of(), .until = 6};
@@ -128,6 +139,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_and_gradients_are_those_of_float64),
         cmocka_unit_test(a_model_diverges_not_from_itself),
+        cmocka_unit_test(memory_is_that_of_the_talks),
         cmocka_unit_test(ranks_parts_and_resuming_change_no_bit),
         cmocka_unit_test(texts_are_learnt_from_a_teacher),
         cmocka_unit_test(teachers_must_suit),
