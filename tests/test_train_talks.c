@@ -3,6 +3,8 @@
 /* labels: numeric quick */
 #include "rank_fixture.h"
 
+#include <time.h>
+
 #define FIXTURE_CONTEXT fixture_context(1)
 #include "context_fixture.h"
 
@@ -301,6 +303,35 @@ static void missing_tokens_are_made_again(void **state) {
     assert_message(ctx, "does not hold the chat template that this run was trained with");
 }
 
+/* The template writes the time at which the run begins, also where its tokens are made again later. */
+static void the_time_is_that_of_the_beginning(void **state) {
+    (void)state;
+    static const char source[] = "{{ strftime_now('%H:%M:%S') }}{% for m in messages %}{{ m.content }};{% endfor %}";
+    const char *folder = fixture_run("time");
+    struct qkv_train_options o = options_of(30);
+    OWNED_SPEC struct qkv_spec spec = spec_of(NULL);
+    struct qkv_trainer *trainer;
+    char path[1100];
+    size_t size, again_size;
+    o.chat_template = test_path("time.jinja");
+    test_write_file(o.chat_template, source, sizeof source - 1);
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, folder, NULL, NULL, &trainer));
+    fixture_steps(ctx, trainer, 1);
+    assert_ok(ctx, qkv_trainer_save(trainer));
+    qkv_trainer_free(trainer);
+    char *tokens = fixture_read(folder, "tokens.data.bin", &size);
+    snprintf(path, sizeof path, "%s/tokens.data.bin", folder);
+    assert_int_equal(unlink(path), 0);
+    nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 100000000}, NULL);
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
+    qkv_trainer_free(trainer);
+    char *again = fixture_read(folder, "tokens.data.bin", &again_size);
+    assert_int_equal(again_size, size);
+    assert_memory_equal(again, tokens, size);
+    free(tokens);
+    free(again);
+}
+
 static void run_with(const char *name, int threads, const struct qkv_train_options *o) {
     struct qkv_context *own = fixture_context(threads);
     OWNED_SPEC struct qkv_spec spec = spec_of(NULL);
@@ -364,6 +395,7 @@ int main(void) {
         cmocka_unit_test(ranks_and_resuming_change_no_bit),          cmocka_unit_test(missing_tokens_are_made_again),
         cmocka_unit_test(threads_and_parts_change_no_bit),           cmocka_unit_test(long_talks_are_skipped_or_cut),
         cmocka_unit_test(files_are_evaluated_in_pieces),
+        cmocka_unit_test(the_time_is_that_of_the_beginning),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -364,6 +364,7 @@ enum qkv_status qkv_text_short(const struct qkv_data *data, const char *what, co
 struct qkv_data_facts {
     struct qkv_text_facts data, valid, beside_data, beside_valid;
     struct qkv_text_files data_files, valid_files; /* none of a run that was begun when files were not recorded */
+    uint64_t now; /* of talks: the seconds since 1970 that their templates may write; 0: not recorded */
 };
 void qkv_data_facts_free(struct qkv_data_facts *facts);
 /* What the dataset of windows reads (dataset_text.c). */

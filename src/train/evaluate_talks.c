@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/math.h"
 #include "model/model.h"
@@ -182,7 +183,8 @@ enum qkv_status qkv_evaluate_talks(struct qkv_model *model, const struct qkv_cha
                                     .tokenizer = qkv_model_tokenizer(model),
                                     .T = (size_t)qkv_model_spec(model)->context,
                                     .kind = long_lines,
-                                    .templates = templates}};
+                                    .templates = templates,
+                                    .now = (int64_t)time(NULL)}};
     const double started = qkv_clock();
     *evaluation = (struct qkv_talks_evaluation){0};
     r.share = (struct qkv_evaluate_share){.ctx = ctx, .size = sizeof(struct qkv_evaluate_part)};
