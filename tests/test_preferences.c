@@ -234,6 +234,37 @@ static void a_run_without_its_reference_is_refused(void **state) {
     assert_message(ctx, "reference.safetensors");
 }
 
+/* Marks of damaged files would be places and numbers of tokens. */
+static void damaged_marks_are_refused(void **state) {
+    (void)state;
+    enum { HEADER = 64, COUNTS = 1, LAST = 2, SECOND = 4 };
+    struct run run = {.options = options_of(write_pairs("marks.jsonl", 30)), .until = 3};
+    struct qkv_trainer *trainer;
+    size_t size = 0;
+    run.folder = fixture_run("marks");
+    expect_run(&run, 1);
+    char *good = fixture_read(run.folder, "tokens.data.beside.bin", &size), *file = malloc(size);
+    for (size_t kind = 0; kind < 5; kind++) {
+        bool second = false;
+        memcpy(file, good, size);
+        for (size_t at = HEADER; at + 1 < size; at += 2) { /* 16 bits each */
+            second = second || good[at] & SECOND;
+            if (kind == 0) file[at] &= ~SECOND;
+            if (kind == 1 || (kind == 2 && second) || (kind == 3 && !second)) file[at] &= ~COUNTS;
+            if (kind == 4) file[at] |= SECOND;
+            if (good[at] & LAST) second = false;
+        }
+        fixture_write(run.folder, "tokens.data.beside.bin", file, size);
+        assert_status(ctx, qkv_trainer_resume(ctx, run.folder, NULL, NULL, NULL, &trainer), QKV_FORMAT);
+        assert_message(ctx, "tokens.data.beside.bin: pair 0 does not have two answers with a token that counts");
+    }
+    fixture_write(run.folder, "tokens.data.beside.bin", good, size);
+    free(good);
+    free(file);
+    assert_ok(ctx, qkv_trainer_resume(ctx, run.folder, NULL, NULL, NULL, &trainer));
+    qkv_trainer_free(trainer);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_and_gradients_are_those_of_float64),
@@ -242,6 +273,7 @@ int main(void) {
         cmocka_unit_test(threads_and_parts_change_no_bit),
         cmocka_unit_test(bad_preferences_are_refused),
         cmocka_unit_test(a_run_without_its_reference_is_refused),
+        cmocka_unit_test(damaged_marks_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

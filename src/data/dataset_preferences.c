@@ -57,8 +57,8 @@ static enum qkv_status dataset_preferences_check(struct qkv_context *ctx, const 
     enum qkv_status status = options->lora ? qkv_adapter_parse(ctx, options->lora, &adapter) : QKV_OK;
     free(adapter.targets);
     if (!status && adapter.dropout > 0)
-        status = qkv_fail(ctx, QKV_ARGUMENT,
-                          "lora has a dropout, but preferences are learnt without dropout; leave it out");
+        status =
+            qkv_fail(ctx, QKV_ARGUMENT, "lora has a dropout, but preferences are learnt without dropout; leave it out");
     return status ? status : qkv_text_model_check(ctx, spec);
 }
 
@@ -122,19 +122,43 @@ static void preference_shapes(struct qkv_pass_shape *shapes, size_t count, size_
     }
 }
 
-static enum qkv_status dataset_preferences_open(struct qkv_data *d) {
-    d->own = qkv_allocate(d->ctx, 1, sizeof(struct preference_data));
-    enum qkv_status status = d->own ? qkv_lines_open(d, &lines_preferences, -1, -1) : QKV_MEMORY;
-    preference_shapes(d->lines.shapes, d->lines.shape_count, d->T);
-    preference_shapes(d->lines.validation_shapes, d->lines.validation_shape_count, d->T);
-    return status;
-}
-
 /* Where the rejected answer of a pair begins. */
 static size_t preference_second(const struct qkv_examples *e, size_t i) {
     size_t k = e->main_at[i];
     while (k + 1 < e->main_at[i + 1] && !(qkv_tokens_at(&e->beside, k) & QKV_MARK_SECOND)) k++;
     return k;
+}
+
+/* Whether a sequence, the tokens [begin, end) of the file, has one that counts, and is no longer than T. */
+static bool preference_counts(const struct qkv_examples *e, size_t begin, size_t end, size_t T) {
+    bool counts = false;
+    for (size_t k = begin + 1; k < end; k++) counts |= (qkv_tokens_at(&e->beside, k) & QKV_MARK_COUNTS) > 0;
+    return counts && end - begin <= T;
+}
+
+/* Marks are those of pairs: a damaged file is not read further. */
+static enum qkv_status preference_check(struct qkv_data *d, const struct qkv_examples *e) {
+    for (size_t i = 0; i < e->count; i++) {
+        const size_t second = preference_second(e, i);
+        if (qkv_tokens_at(&e->beside, second) & QKV_MARK_SECOND && preference_counts(e, e->main_at[i], second, d->T) &&
+            preference_counts(e, second, e->main_at[i + 1], d->T))
+            continue;
+        return qkv_fail(d->ctx, QKV_FORMAT,
+                        "%s: pair %zu does not have two answers with a token that counts; remove the file, and it is "
+                        "made again",
+                        e->beside.path, i);
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status dataset_preferences_open(struct qkv_data *d) {
+    d->own = qkv_allocate(d->ctx, 1, sizeof(struct preference_data));
+    enum qkv_status status = d->own ? qkv_lines_open(d, &lines_preferences, -1, -1) : QKV_MEMORY;
+    if (!status) status = preference_check(d, &d->lines.examples);
+    if (!status) status = preference_check(d, &d->lines.valid_examples);
+    preference_shapes(d->lines.shapes, d->lines.shape_count, d->T);
+    preference_shapes(d->lines.validation_shapes, d->lines.validation_shape_count, d->T);
+    return status;
 }
 
 /* One sequence, the tokens [begin, end) of the file, as a row of T. */
@@ -210,7 +234,7 @@ static void preference_sum(const struct qkv_data *d, const struct qkv_batch *bat
     const struct preference_data *own = d->own;
     for (size_t s = 0; s < SIDES; s++) {
         const size_t row = SIDES * r + s;
-        p->nll[s] = 0, p->counted[s] = 0;
+        p->nll[s] = 0, p->counted[s] = 0, p->last[s] = row * batch->T;
         for (size_t k = row * batch->T; k < row * batch->T + (size_t)d->rows.lengths[row]; k++) {
             if (d->rows.targets[k] == QKV_IGNORE) continue;
             p->nll[s] += (double)own->found[k];
