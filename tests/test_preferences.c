@@ -218,17 +218,30 @@ static void bad_preferences_are_refused(void **state) {
 
 static void a_run_without_its_reference_is_refused(void **state) {
     (void)state;
+    static const char *const reasons[] = {"with other pairs; restore it", "with other weights (from); restore it"};
     struct run run = {.options = options_of(write_pairs("gone.jsonl", 30)), .until = 3};
-    char path[1100];
     struct qkv_trainer *trainer;
-    run.folder = fixture_run("gone");
-    expect_run(&run, 1);
-    snprintf(path, sizeof path, "%s/reference.safetensors", run.folder);
-    size_t size = 0;
-    char *file = test_read_file(path, &size);
-    test_write_file(path, file, size - 8);
-    free(file);
+    char *files[3];
+    size_t sizes[3];
+    for (size_t i = 0; i < 3; i++) { /* the reference of two other runs, then of this one */
+        char name[16];
+        snprintf(name, sizeof name, "gone-%zu", i);
+        run.options.preferences = write_pairs(i ? "gone.jsonl" : "others.jsonl", i ? 30 : 29);
+        run.options.from = i == 1 ? TEST_SOURCE_DIR "/tests/golden/teacher/model" : MODEL; /* of the same tokenizer */
+        run.folder = fixture_run(name);
+        expect_run(&run, 1);
+        files[i] = fixture_read(run.folder, "reference.safetensors", &sizes[i]);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        fixture_write(run.folder, "reference.safetensors", files[i], sizes[i]);
+        assert_status(ctx, qkv_trainer_resume(ctx, run.folder, NULL, NULL, NULL, &trainer), QKV_FORMAT);
+        assert_message(ctx, reasons[i]);
+    }
+    fixture_write(run.folder, "reference.safetensors", files[2], sizes[2] - 8);
+    for (size_t i = 0; i < 3; i++) free(files[i]);
     assert_status(ctx, qkv_trainer_resume(ctx, run.folder, NULL, NULL, NULL, &trainer), QKV_FORMAT);
+    char path[1100];
+    snprintf(path, sizeof path, "%s/reference.safetensors", run.folder);
     assert_int_equal(unlink(path), 0);
     assert_status(ctx, qkv_trainer_resume(ctx, run.folder, NULL, NULL, NULL, &trainer), QKV_FILE);
     assert_message(ctx, "reference.safetensors");

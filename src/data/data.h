@@ -402,6 +402,7 @@ struct qkv_data {
     qkv_progress *progress;
     void *user;
     const struct qkv_model *origin;                     /* that the run begins with; NULL: none */
+    uint64_t from_hash;                                 /* of its weights; 0: none */
     struct qkv_model *model;                            /* that is trained, once it is made */
     struct qkv_tokenizer *tokenizer, *source_tokenizer; /* until the model has them */
     char **labels;                                      /* sorted, of labelled lines */

@@ -13,6 +13,7 @@
  * none.
  *
  * A pair is one example of both sequences, the chosen one first; in a batch they are neighbours. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -274,7 +275,24 @@ static enum qkv_status preference_refer_all(struct qkv_data *d, const struct qkv
     return status;
 }
 
-static const char *const names[2] = {"data", "valid"};
+static const char *const reference_names[2] = {"data", "valid"};
+
+/* What the log probabilities depend on: the pairs and how they are written, and the weights of the reference. */
+enum { REFERENCE_KEYS = 4 }; /* two keys with their values */
+struct reference_ties {
+    char data[17], from[17];
+    const char *keys[REFERENCE_KEYS];
+};
+
+static void reference_tie(const struct qkv_data *d, struct reference_ties *ties) {
+    const struct qkv_data_facts *f = d->facts;
+    const uint64_t data[] = {f->data.hash,      f->data.tokens,           f->valid.hash, f->valid.tokens,
+                             f->data.tokenizer, f->beside_data.tokenizer, f->now};
+    snprintf(ties->data, sizeof ties->data, "%016" PRIx64, qkv_hash(QKV_HASH_START, data, sizeof data));
+    snprintf(ties->from, sizeof ties->from, "%016" PRIx64, d->from_hash);
+    const char *const keys[REFERENCE_KEYS] = {"data", ties->data, "from", ties->from};
+    memcpy(ties->keys, keys, sizeof keys);
+}
 
 static enum qkv_status preference_write(struct qkv_data *d, const char *path) {
     const struct preference_data *own = d->own;
@@ -283,13 +301,27 @@ static enum qkv_status preference_write(struct qkv_data *d, const char *path) {
     struct qkv_array arrays[2];
     const size_t count = examples[1]->count ? 2 : 1;
     for (size_t i = 0; i < count; i++)
-        arrays[i] = (struct qkv_array){.name = names[i],
+        arrays[i] = (struct qkv_array){.name = reference_names[i],
                                        .dtype = QKV_F64,
                                        .rank = 2,
                                        .shape = {examples[i]->count, SIDES},
                                        .data = values[i],
                                        .bytes = examples[i]->count * SIDES * sizeof(double)};
-    return qkv_tensors_write(d->ctx, path, arrays, count, NULL, 0);
+    struct reference_ties ties;
+    reference_tie(d, &ties);
+    return qkv_tensors_write(d->ctx, path, arrays, count, ties.keys, REFERENCE_KEYS / 2);
+}
+
+static enum qkv_status reference_check(const struct qkv_data *d, const char *path, const struct qkv_tensors *tensors) {
+    struct reference_ties ties;
+    reference_tie(d, &ties);
+    for (size_t i = 0; i < REFERENCE_KEYS; i += 2) {
+        const char *text = qkv_tensors_metadata(tensors, ties.keys[i]);
+        if (text && !strcmp(text, ties.keys[i + 1])) continue;
+        return qkv_fail(d->ctx, QKV_FORMAT, "%s is of another run, with other %s; restore it", path,
+                        i ? "weights (from)" : "pairs");
+    }
+    return QKV_OK;
 }
 
 static enum qkv_status preference_read(struct qkv_data *d, const char *path) {
@@ -299,13 +331,14 @@ static enum qkv_status preference_read(struct qkv_data *d, const char *path) {
     struct qkv_tensors *tensors = NULL;
     enum qkv_status status = qkv_tensors_open(d->ctx, path, &tensors);
     if (status) qkv_fail_at(d->ctx, "the log probabilities of the reference");
+    if (!status) status = reference_check(d, path, tensors);
     for (size_t i = 0; i < 2 && !status; i++) {
         const size_t bytes = examples[i]->count * SIDES * sizeof(double);
-        const struct qkv_array *array = bytes ? qkv_tensors_find(tensors, names[i]) : NULL;
+        const struct qkv_array *array = bytes ? qkv_tensors_find(tensors, reference_names[i]) : NULL;
         if (!bytes) continue;
         if (!array || array->dtype != QKV_F64 || array->bytes != bytes)
             status = qkv_fail(d->ctx, QKV_FORMAT, "%s does not hold %zu pairs of this run (\"%s\"); restore it", path,
-                              examples[i]->count, names[i]);
+                              examples[i]->count, reference_names[i]);
         else
             memcpy(values[i], array->data, bytes);
     }
