@@ -72,11 +72,12 @@ static void lines_without_an_answer_are_refused(void **state) {
         {"plain", "{\"messages\": [" USER "]}", "no turn of the assistant counts"},
         {"plain", "{\"messages\": [" USER ",{\"role\":\"assistant\",\"content\":\"b\",\"weight\":0}]}",
          "no turn of the assistant counts"},
-        {"plain",
-         "{\"conversations\": [" USER ",{\"from\":\"gpt\",\"value\":\"b\",\"weight\":0}]}",
+        {"plain", "{\"conversations\": [" USER ",{\"from\":\"gpt\",\"value\":\"b\",\"weight\":0}]}",
          "no turn of the assistant counts"},
         {"plain", "{\"messages\": [" USER ",7]}", "message 2 is no object"},
         {"plain", "{\"conversations\": [{\"from\":\"human\"}]}", "message 1 has \"from\", but no text \"value\""},
+        {"plain", "{\"messages\": [" USER "," REPLY "],\"chat_template_kwargs\":\"{}\"}",
+         "\"chat_template_kwargs\" is no object"},
         {"plain", "{\"messages\": [{\"content\":\"a\"}," REPLY "]}", "message 1 has no \"role\""},
         {NULL, "{\"messages\": [" USER "," REPLY "]}", "a talk needs a chat template, and the model has none"},
         {NULL, "{\"prompt\": \"a\"}", "\"prompt\" and \"completion\" must be two texts, or two lists of messages"},
@@ -107,6 +108,24 @@ static void expect_refused(const char *source, const char *line, const char *mes
     assert_message(ctx, message);
     qkv_chat_template_free(t);
     json_decref(root);
+}
+
+/* A talk ends with its last turn, whatever its variables are. */
+static void no_answer_is_begun_behind_a_talk(void **state) {
+    (void)state;
+    static const char *const lines[] = {
+        "{\"messages\": [" USER "," REPLY "]}", "{\"messages\": [" USER "," REPLY "],\"chat_template_kwargs\":null}",
+        "{\"messages\": [" USER "," REPLY "],\"chat_template_kwargs\":{\"add_generation_prompt\":true}}"};
+    struct qkv_talk talks[TEST_COUNT(lines)];
+    for (size_t i = 0; i < TEST_COUNT(lines); i++) {
+        json_t *line = json_loads(lines[i], 0, NULL);
+        assert_ok(ctx, encode("plain", line, &talks[i]));
+        json_decref(line);
+        assert_int_equal(talks[i].count, talks[0].count);
+        assert_memory_equal(talks[i].ids, talks[0].ids, talks[0].count * sizeof(int32_t));
+        assert_memory_equal(talks[i].marks, talks[0].marks, talks[0].count * sizeof(int32_t));
+    }
+    for (size_t i = 0; i < TEST_COUNT(lines); i++) qkv_talk_free(&talks[i]);
 }
 
 /* What a turn adds is unknown where a template writes the past, or the beginning of an answer, differently. */
@@ -171,6 +190,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_and_marks_are_those_of_transformers),
         cmocka_unit_test(lines_without_an_answer_are_refused),
+        cmocka_unit_test(no_answer_is_begun_behind_a_talk),
         cmocka_unit_test(templates_that_do_not_tell_the_turns_are_refused),
         cmocka_unit_test(packed_templates_write_the_same_text),
     };
