@@ -131,6 +131,8 @@ static void teachers_must_suit(void **state) {
     refuse(&x, QKV_ARGUMENT, "teacher is given, but only the next tokens of a text, of lines or of talks");
     x = o, x.teacher = NULL, x.teacher_share = 0.2;
     refuse(&x, QKV_ARGUMENT, "teacher_share is given, but there is no teacher");
+    x = o, x.teacher_share = 1, x.label_smoothing = 0.1;
+    refuse(&x, QKV_ARGUMENT, "label_smoothing is given, but with teacher_share 1 the loss is the divergence from");
     x = o, x.teacher_temperature = 0;
     refuse(&x, QKV_ARGUMENT, "teacher_temperature is 0");
 }
