@@ -3,6 +3,8 @@
 /* labels: quick */
 #include "context_fixture.h"
 
+#include <sys/stat.h>
+
 #include "chat/chat_template.h"
 #include "data/talk.h"
 
@@ -146,6 +148,58 @@ static void templates_that_do_not_tell_the_turns_are_refused(void **state) {
                    "no token of the answer counts: it is empty");
 }
 
+/* ---- the tokenizer's template ------------------------------------------------------------------------------------ */
+
+/* Opens the tokenizer with a post-processor that writes <s> $A </s>. */
+static struct qkv_tokenizer *open_framed(void) {
+    static const char *const names[] = {"<s>", "</s>"};
+    static const char config[] = "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}";
+    const char *folder = test_path("framed");
+    char path[1100];
+    struct qkv_tokenizer *framed;
+    json_t *root = json_load_file(CASES "tokenizer.json", 0, NULL), *specials = json_object();
+    for (int id = 0; id < 2; id++) {
+        json_t *special = json_pack("{s:s, s:[i], s:[s]}", "id", names[id], "ids", id, "tokens", names[id]);
+        json_object_set_new(specials, names[id], special);
+    }
+    json_t *single =
+        json_pack("[{s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}]", "SpecialToken", "id", "<s>", "type_id", 0,
+                  "Sequence", "id", "A", "type_id", 0, "SpecialToken", "id", "</s>", "type_id", 0);
+    json_t *processor = json_object_get(root, "post_processor");
+    assert_int_equal(json_object_set_new(processor, "single", single), 0);
+    assert_int_equal(json_object_set_new(processor, "special_tokens", specials), 0);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    json_decref(root);
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
+    test_write_file(path, config, sizeof config - 1);
+    assert_ok(ctx, qkv_tokenizer_open(ctx, folder, &framed));
+    return framed;
+}
+
+/* Texts may have <s> and </s> already. */
+static void begin_and_end_are_written_once(void **state) {
+    (void)state;
+    static const char *const lines[] = {
+        "{\"prompt\": \"a\", \"completion\": \"b\"}", "{\"prompt\": \"<s>a\", \"completion\": \"b\"}",
+        "{\"prompt\": \"a\", \"completion\": \"b</s>\"}", "{\"prompt\": \"<s>a\", \"completion\": \"b</s>\"}"};
+    struct qkv_tokenizer *framed = open_framed();
+    const struct qkv_talk_coder coder = {.ctx = ctx, .tokenizer = framed};
+    for (size_t i = 0; i < TEST_COUNT(lines); i++) {
+        struct qkv_talk talk;
+        json_t *line = json_loads(lines[i], 0, NULL);
+        assert_ok(ctx, qkv_talk_encode(&coder, line, &talk));
+        assert_int_equal(talk.count, 4);
+        assert_int_equal(talk.ids[0], 0);
+        assert_int_equal(talk.ids[3], 1);
+        for (size_t k = 0; k < 4; k++) assert_int_equal(talk.marks[k], k < 2 ? 0 : QKV_MARK_COUNTS);
+        qkv_talk_free(&talk);
+        json_decref(line);
+    }
+    qkv_tokenizer_free(framed);
+}
+
 /* ---- templates in another process -------------------------------------------------------------------------------- */
 
 static void packed_templates_write_the_same_text(void **state) {
@@ -192,6 +246,7 @@ int main(void) {
         cmocka_unit_test(lines_without_an_answer_are_refused),
         cmocka_unit_test(no_answer_is_begun_behind_a_talk),
         cmocka_unit_test(templates_that_do_not_tell_the_turns_are_refused),
+        cmocka_unit_test(begin_and_end_are_written_once),
         cmocka_unit_test(packed_templates_write_the_same_text),
     };
     return cmocka_run_group_tests(tests, begin_all, end_all);

@@ -77,6 +77,9 @@ static enum qkv_status talk_texts(const struct qkv_talk_coder *c, const json_t *
     if (status) return status;
     qkv_tokenizer_template(c->tokenizer, &before, &before_count, &after, &after_count);
     const bool ends = talk->count && talk->ids[talk->count - 1] == end;
+    /* texts may be written with both already */
+    if (ends && after_count && after[0] == end) after++, after_count--;
+    if (before_count && talk->count && talk->ids[0] == before[before_count - 1]) before_count--;
     if (!after_count && end >= 0 && !ends) after = &end, after_count = 1;
     return talk_frame(c, before, before_count, after, after_count, talk);
 }
