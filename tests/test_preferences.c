@@ -201,6 +201,7 @@ static void bad_preferences_are_refused(void **state) {
         test_write_file(path, bad[i].text, strlen(bad[i].text));
         refuse(&o, QKV_FORMAT, bad[i].message);
     }
+    assert_null(strstr(qkv_message(ctx), "text")); /* which are no lines of preferences */
     o.preferences = CASES "pairs.jsonl";
     x = o, x.dropout = 0.1;
     refuse(&x, QKV_ARGUMENT, "dropout is given, but preferences are learnt without dropout");
