@@ -360,6 +360,25 @@ static void threads_and_parts_change_no_bit(void **state) {
 
 /* ---- long talks -------------------------------------------------------------------------------------------------- */
 
+/* A talk that is long in its prompt has nothing that counts once its end is cut off. */
+static void expect_none_left(const struct qkv_train_options *options, const char *line) {
+    struct qkv_train_options o = *options;
+    OWNED_SPEC struct qkv_spec spec = spec_of(NULL);
+    struct qkv_trainer *trainer;
+    struct qkv_talks_evaluation found;
+    const char *path = test_path("none.jsonl");
+    test_write_file(path, line, strlen(line));
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("some"), NULL, NULL, &trainer));
+    assert_status(ctx,
+                  qkv_evaluate_talks(qkv_trainer_model(trainer), NULL, path, QKV_LONG_KEEP_START, NULL, NULL, &found),
+                  QKV_ARGUMENT);
+    assert_message(ctx, "none.jsonl has more tokens than the context of 64, so long keep-start leaves none");
+    qkv_trainer_free(trainer);
+    o.chat = path;
+    o.long_lines = "keep-start";
+    refuse(&o, NULL, QKV_ARGUMENT, "none.jsonl has more tokens than the context of 64, so long keep-start leaves none");
+}
+
 static void long_talks_are_skipped_or_cut(void **state) {
     (void)state;
     static const char *const kinds[] = {"skip", "keep-start", "keep-end"};
@@ -373,7 +392,6 @@ static void long_talks_are_skipped_or_cut(void **state) {
                                         kind == 2 ? 150 : 0, filler, kind == 1 ? 150 : 0, filler));
     }
     test_write_file(o.chat, text.data, text.size);
-    qkv_buffer_free(&text);
     fixture_no_validation(&o);
     o.batch = 1;
     for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
@@ -386,14 +404,20 @@ static void long_talks_are_skipped_or_cut(void **state) {
         fixture_steps(ctx, trainer, 2);
         qkv_trainer_free(trainer);
     }
+    expect_none_left(&o, strstr(text.data, "{\"prompt\":\"axx"));
+    qkv_buffer_free(&text);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_lines_are_refused_with_their_number),   cmocka_unit_test(options_must_suit),
-        cmocka_unit_test(the_loss_is_that_of_the_tokens_that_count), cmocka_unit_test(answers_are_learnt),
-        cmocka_unit_test(ranks_and_resuming_change_no_bit),          cmocka_unit_test(missing_tokens_are_made_again),
-        cmocka_unit_test(threads_and_parts_change_no_bit),           cmocka_unit_test(long_talks_are_skipped_or_cut),
+        cmocka_unit_test(bad_lines_are_refused_with_their_number),
+        cmocka_unit_test(options_must_suit),
+        cmocka_unit_test(the_loss_is_that_of_the_tokens_that_count),
+        cmocka_unit_test(answers_are_learnt),
+        cmocka_unit_test(ranks_and_resuming_change_no_bit),
+        cmocka_unit_test(missing_tokens_are_made_again),
+        cmocka_unit_test(threads_and_parts_change_no_bit),
+        cmocka_unit_test(long_talks_are_skipped_or_cut),
         cmocka_unit_test(files_are_evaluated_in_pieces),
         cmocka_unit_test(the_time_is_that_of_the_beginning),
     };

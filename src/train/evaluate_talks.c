@@ -8,6 +8,7 @@
 #include "base/math.h"
 #include "model/model.h"
 #include "rank/evaluate_share.h"
+#include "text/sequence.h"
 #include "text/text.h"
 #include "train/train.h"
 #include "data/records.h"
@@ -154,8 +155,8 @@ static enum qkv_status talks_report(const struct talks_run *r, const char *path,
     if (!r->index) return qkv_fail(r->coder.ctx, QKV_FORMAT, "%s is empty; give a file with a talk in each line", path);
     if (!all.tokens)
         return qkv_fail(r->coder.ctx, QKV_ARGUMENT,
-                        "every line of %s has more tokens than the context of %zu, so long skip leaves none", path,
-                        r->coder.T);
+                        "every line of %s has more tokens than the context of %zu, so long %s leaves none", path,
+                        r->coder.T, qkv_long_name(r->coder.kind));
     if (!isfinite(all.nll))
         return qkv_fail(r->coder.ctx, QKV_NUMBER,
                         "the loss over %s is not a finite number: the model's weights are broken; take those of an "
