@@ -111,6 +111,31 @@ static void texts_are_learnt_from_a_teacher(void **state) {
     qkv_trainer_free(trainer);
 }
 
+/* A run that was begun is that of its model, its teacher and its template, whatever the paths of their files are. */
+static void a_run_with_another_teacher_is_another_run(void **state) {
+    (void)state;
+    const char *folder = fixture_run("match");
+    struct qkv_train_options o = options_of(), x;
+    struct qkv_trainer *trainer;
+    o.chat_template = TEST_SOURCE_DIR "/tests/golden/talks/plain.jinja";
+    assert_ok(ctx, qkv_trainer_create(ctx, NULL, &o, folder, NULL, NULL, &trainer));
+    OWNED_SPEC struct qkv_spec spec = {0};
+    assert_ok(ctx, qkv_spec_copy(ctx, qkv_model_spec(qkv_trainer_model(trainer)), &spec));
+    qkv_trainer_free(trainer);
+    assert_ok(ctx, qkv_run_match(ctx, folder, &spec, &o));
+    x = o, x.teacher = CASES "../teacher/model/", x.from = CASES "../preferences/model";
+    assert_ok(ctx, qkv_run_match(ctx, folder, &spec, &x));
+    x = o, x.teacher = STUDENT;
+    assert_status(ctx, qkv_run_match(ctx, folder, &spec, &x), QKV_ARGUMENT);
+    assert_message(ctx, "holds a run with other options: its teacher is ");
+    x = o, x.from = CASES "model";
+    assert_status(ctx, qkv_run_match(ctx, folder, &spec, &x), QKV_ARGUMENT);
+    assert_message(ctx, "holds a run with other options: its from is ");
+    x = o, x.chat_template = TEST_SOURCE_DIR "/tests/golden/talks/blocks.jinja";
+    assert_status(ctx, qkv_run_match(ctx, folder, &spec, &x), QKV_ARGUMENT);
+    assert_message(ctx, "holds a run with other options: its template is ");
+}
+
 static void refuse(const struct qkv_train_options *o, enum qkv_status status, const char *message) {
     const char *folder = fixture_run("refused");
     struct qkv_trainer *trainer;
@@ -147,6 +172,7 @@ int main(void) {
         cmocka_unit_test(memory_is_that_of_the_talks),
         cmocka_unit_test(ranks_parts_and_resuming_change_no_bit),
         cmocka_unit_test(texts_are_learnt_from_a_teacher),
+        cmocka_unit_test(a_run_with_another_teacher_is_another_run),
         cmocka_unit_test(teachers_must_suit),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
