@@ -160,6 +160,8 @@ static void teachers_must_suit(void **state) {
     refuse(&x, QKV_ARGUMENT, "label_smoothing is given, but with teacher_share 1 the loss is the divergence from");
     x = o, x.teacher_temperature = 0;
     refuse(&x, QKV_ARGUMENT, "teacher_temperature is 0");
+    x = o, x.teacher_temperature = 101;
+    refuse(&x, QKV_ARGUMENT, "teacher_temperature is 101");
     const char *setting = "teacher=other";
     assert_status(ctx, qkv_train_change(ctx, &o, &setting, 1), QKV_ARGUMENT);
     assert_message(ctx, "teacher cannot change when a run goes on: its loss is that of the teacher that it began with");
