@@ -286,8 +286,8 @@ struct reference_ties {
 
 static void reference_tie(const struct qkv_data *d, struct reference_ties *ties) {
     const struct qkv_data_facts *f = d->facts;
-    const uint64_t data[] = {f->data.hash,      f->data.tokens,           f->valid.hash, f->valid.tokens,
-                             f->data.tokenizer, f->beside_data.tokenizer, f->now};
+    const uint64_t data[] = {f->data.hash,    f->data.tokens,    f->valid.hash,
+                             f->valid.tokens, f->data.tokenizer, f->beside_data.tokenizer};
     snprintf(ties->data, sizeof ties->data, "%016" PRIx64, qkv_hash(QKV_HASH_START, data, sizeof data));
     snprintf(ties->from, sizeof ties->from, "%016" PRIx64, d->from_hash);
     const char *const keys[REFERENCE_KEYS] = {"data", ties->data, "from", ties->from};
