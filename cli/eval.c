@@ -332,6 +332,28 @@ static int print_talks(const struct qkv_talks_evaluation *e, const struct qkv_ta
     return CLI_DONE;
 }
 
+/* Losses a token are of the same tokens only if both tokenizers have the same text for each id. */
+static int eval_same_tokens(const struct qkv_tokenizer *one, const struct qkv_tokenizer *two, const char *name) {
+    const int vocab = one && two ? qkv_tokenizer_vocab(one) : 0;
+    bool same = !vocab || qkv_tokenizer_vocab(two) == vocab;
+    for (int id = 0; id < vocab && same; id++) {
+        size_t size[2];
+        const char *text[] = {qkv_tokenizer_token(one, id, &size[0]), qkv_tokenizer_token(two, id, &size[1])};
+        same = !text[0] == !text[1] && (!text[0] || (size[0] == size[1] && !memcmp(text[0], text[1], size[0])));
+    }
+    if (same) return CLI_DONE;
+    return cli_failed("%s has another tokenizer, so its loss a token is about other tokens and cannot be compared; "
+                      "evaluate each model by itself",
+                      name);
+}
+
+static int eval_same_talks(const struct qkv_talks_evaluation talks[2], const struct arguments *a) {
+    if (talks[0].tokens == talks[1].tokens && talks[0].long_lines == talks[1].long_lines) return CLI_DONE;
+    return cli_failed("%zu of the lines are longer than the context of the first model, %zu than that of %s, so their "
+                      "losses are of other tokens (%zu and %zu); remove long lines from %s",
+                      talks[0].long_lines, talks[1].long_lines, a->against, talks[0].tokens, talks[1].tokens, a->chat);
+}
+
 /* Both models read the talks that the first one's template writes. */
 static int eval_talks(struct qkv_model *model, struct qkv_model *other, const struct arguments *a, const char *folder,
                       struct cli_task *task) {
@@ -339,6 +361,8 @@ static int eval_talks(struct qkv_model *model, struct qkv_model *other, const st
     struct qkv_talks_evaluation talks[2];
     struct qkv_chat_template *templates = NULL;
     enum qkv_long kind = QKV_LONG_ERROR;
+    int code = other ? eval_same_tokens(qkv_model_tokenizer(model), qkv_model_tokenizer(other), a->against) : CLI_DONE;
+    if (code) return code;
     enum qkv_status status = qkv_chat_template_open(ctx, folder, a->template, &templates);
     if (status == QKV_FILE && !a->template) status = QKV_OK; /* prompts that are texts need none */
     if (!status && a->long_lines) status = qkv_long_find(ctx, a->long_lines, &kind);
@@ -348,6 +372,7 @@ static int eval_talks(struct qkv_model *model, struct qkv_model *other, const st
     qkv_chat_template_free(templates);
     cli_progress_clear(task->progress);
     if (status) return status == QKV_STOPPED ? CLI_INTERRUPTED : cli_broken(ctx);
+    if (other && (code = eval_same_talks(talks, a))) return code;
     return print_talks(&talks[0], other ? &talks[1] : NULL, a->against, a->json);
 }
 

@@ -114,18 +114,29 @@ static void margins_begin_at_0_and_rise(void **state) {
 
 /* ---- the same bits ----------------------------------------------------------------------------------------------- */
 
+/* An adapter's run has no weights of a model. */
+static void assert_as_the_one(const struct run *run) {
+    const char *weights = run->options.lora ? "adapter_model.safetensors" : "model.safetensors";
+    char *a = log_numbers(test_path("one")), *b = log_numbers(run->folder);
+    assert_same_logs(a, b);
+    free(a);
+    free(b);
+    assert_same_tensors(ctx, test_path("one"), run->folder, "checkpoint.safetensors");
+    assert_same_tensors(ctx, test_path("one"), run->folder, "reference.safetensors");
+    assert_same_tensors(ctx, test_path("one"), run->folder, weights);
+}
+
 static void ranks_and_resuming_change_no_bit(void **state) {
     (void)state;
     static const char *const adapters[] = {NULL, "rank=2,targets=mlp.c_fc,attn.c_proj"};
     for (size_t k = 0; k < TEST_COUNT(adapters); k++) {
         struct run run = {.options = options_of(write_pairs("ranks.jsonl", 30)), .until = 8};
         run.options.groups = 4, run.options.lora = adapters[k];
-        if (adapters[k]) run.options.dropout = -1;
         make_run_of_one(&run, "several");
-        for (int ranks = 2; ranks <= 4 && !adapters[k]; ranks++) {
+        for (int ranks = 2; ranks <= 4; ranks++) {
             run.folder = fixture_run("several");
             expect_run(&run, ranks);
-            assert_as_one(ctx, &run);
+            assert_as_the_one(&run);
         }
         run.folder = fixture_run("several");
         run.until = 3;
@@ -137,12 +148,7 @@ static void ranks_and_resuming_change_no_bit(void **state) {
         }
         run.until = 8, run.again = true;
         expect_run(&run, adapters[k] ? 1 : 2);
-        char *a = log_numbers(test_path("one")), *b = log_numbers(run.folder);
-        assert_same_logs(a, b);
-        free(a);
-        free(b);
-        assert_same_tensors(ctx, test_path("one"), run.folder, "checkpoint.safetensors");
-        assert_same_tensors(ctx, test_path("one"), run.folder, "reference.safetensors");
+        assert_as_the_one(&run);
     }
 }
 
@@ -201,9 +207,12 @@ static void bad_preferences_are_refused(void **state) {
         test_write_file(path, bad[i].text, strlen(bad[i].text));
         refuse(&o, QKV_FORMAT, bad[i].message);
     }
+    assert_null(strstr(qkv_message(ctx), "text")); /* which are no lines of preferences */
     o.preferences = CASES "pairs.jsonl";
     x = o, x.dropout = 0.1;
     refuse(&x, QKV_ARGUMENT, "dropout is given, but preferences are learnt without dropout");
+    x = o, x.lora = "rank=2,dropout=0.1,targets=mlp.c_fc";
+    refuse(&x, QKV_ARGUMENT, "lora has a dropout, but preferences are learnt without dropout; leave it out");
     x = o, x.preference_loss = "kto";
     refuse(&x, QKV_ARGUMENT, "preference_loss is \"kto\"; it must be dpo or ipo");
     x = o, x.preference_beta = 0;
@@ -216,20 +225,64 @@ static void bad_preferences_are_refused(void **state) {
 
 static void a_run_without_its_reference_is_refused(void **state) {
     (void)state;
+    static const char *const reasons[] = {"with other pairs; restore it", "with other weights (from); restore it"};
     struct run run = {.options = options_of(write_pairs("gone.jsonl", 30)), .until = 3};
-    char path[1100];
     struct qkv_trainer *trainer;
-    run.folder = fixture_run("gone");
-    expect_run(&run, 1);
-    snprintf(path, sizeof path, "%s/reference.safetensors", run.folder);
-    size_t size = 0;
-    char *file = test_read_file(path, &size);
-    test_write_file(path, file, size - 8);
-    free(file);
+    char *files[3];
+    size_t sizes[3];
+    for (size_t i = 0; i < 3; i++) { /* the reference of two other runs, then of this one */
+        char name[16];
+        snprintf(name, sizeof name, "gone-%zu", i);
+        run.options.preferences = write_pairs(i ? "gone.jsonl" : "others.jsonl", i ? 30 : 29);
+        run.options.from = i == 1 ? TEST_SOURCE_DIR "/tests/golden/teacher/model" : MODEL; /* of the same tokenizer */
+        run.folder = fixture_run(name);
+        expect_run(&run, 1);
+        files[i] = fixture_read(run.folder, "reference.safetensors", &sizes[i]);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        fixture_write(run.folder, "reference.safetensors", files[i], sizes[i]);
+        assert_status(ctx, qkv_trainer_resume(ctx, run.folder, NULL, NULL, NULL, &trainer), QKV_FORMAT);
+        assert_message(ctx, reasons[i]);
+    }
+    fixture_write(run.folder, "reference.safetensors", files[2], sizes[2] - 8);
+    for (size_t i = 0; i < 3; i++) free(files[i]);
     assert_status(ctx, qkv_trainer_resume(ctx, run.folder, NULL, NULL, NULL, &trainer), QKV_FORMAT);
+    char path[1100];
+    snprintf(path, sizeof path, "%s/reference.safetensors", run.folder);
     assert_int_equal(unlink(path), 0);
     assert_status(ctx, qkv_trainer_resume(ctx, run.folder, NULL, NULL, NULL, &trainer), QKV_FILE);
     assert_message(ctx, "reference.safetensors");
+}
+
+/* Marks of damaged files would be places and numbers of tokens. */
+static void damaged_marks_are_refused(void **state) {
+    (void)state;
+    enum { HEADER = 64, COUNTS = 1, LAST = 2, SECOND = 4 };
+    struct run run = {.options = options_of(write_pairs("marks.jsonl", 30)), .until = 3};
+    struct qkv_trainer *trainer;
+    size_t size = 0;
+    run.folder = fixture_run("marks");
+    expect_run(&run, 1);
+    char *good = fixture_read(run.folder, "tokens.data.beside.bin", &size), *file = malloc(size);
+    for (size_t kind = 0; kind < 5; kind++) {
+        bool second = false;
+        memcpy(file, good, size);
+        for (size_t at = HEADER; at + 1 < size; at += 2) { /* 16 bits each */
+            second = second || good[at] & SECOND;
+            if (kind == 0) file[at] &= ~SECOND;
+            if (kind == 1 || (kind == 2 && second) || (kind == 3 && !second)) file[at] &= ~COUNTS;
+            if (kind == 4) file[at] |= SECOND;
+            if (good[at] & LAST) second = false;
+        }
+        fixture_write(run.folder, "tokens.data.beside.bin", file, size);
+        assert_status(ctx, qkv_trainer_resume(ctx, run.folder, NULL, NULL, NULL, &trainer), QKV_FORMAT);
+        assert_message(ctx, "tokens.data.beside.bin: pair 0 does not have two answers with a token that counts");
+    }
+    fixture_write(run.folder, "tokens.data.beside.bin", good, size);
+    free(good);
+    free(file);
+    assert_ok(ctx, qkv_trainer_resume(ctx, run.folder, NULL, NULL, NULL, &trainer));
+    qkv_trainer_free(trainer);
 }
 
 int main(void) {
@@ -240,6 +293,7 @@ int main(void) {
         cmocka_unit_test(threads_and_parts_change_no_bit),
         cmocka_unit_test(bad_preferences_are_refused),
         cmocka_unit_test(a_run_without_its_reference_is_refused),
+        cmocka_unit_test(damaged_marks_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

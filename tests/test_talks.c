@@ -3,6 +3,8 @@
 /* labels: quick */
 #include "context_fixture.h"
 
+#include <sys/stat.h>
+
 #include "chat/chat_template.h"
 #include "data/talk.h"
 
@@ -72,8 +74,12 @@ static void lines_without_an_answer_are_refused(void **state) {
         {"plain", "{\"messages\": [" USER "]}", "no turn of the assistant counts"},
         {"plain", "{\"messages\": [" USER ",{\"role\":\"assistant\",\"content\":\"b\",\"weight\":0}]}",
          "no turn of the assistant counts"},
+        {"plain", "{\"conversations\": [" USER ",{\"from\":\"gpt\",\"value\":\"b\",\"weight\":0}]}",
+         "no turn of the assistant counts"},
         {"plain", "{\"messages\": [" USER ",7]}", "message 2 is no object"},
         {"plain", "{\"conversations\": [{\"from\":\"human\"}]}", "message 1 has \"from\", but no text \"value\""},
+        {"plain", "{\"messages\": [" USER "," REPLY "],\"chat_template_kwargs\":\"{}\"}",
+         "\"chat_template_kwargs\" is no object"},
         {"plain", "{\"messages\": [{\"content\":\"a\"}," REPLY "]}", "message 1 has no \"role\""},
         {NULL, "{\"messages\": [" USER "," REPLY "]}", "a talk needs a chat template, and the model has none"},
         {NULL, "{\"prompt\": \"a\"}", "\"prompt\" and \"completion\" must be two texts, or two lists of messages"},
@@ -106,6 +112,24 @@ static void expect_refused(const char *source, const char *line, const char *mes
     json_decref(root);
 }
 
+/* A talk ends with its last turn, whatever its variables are. */
+static void no_answer_is_begun_behind_a_talk(void **state) {
+    (void)state;
+    static const char *const lines[] = {
+        "{\"messages\": [" USER "," REPLY "]}", "{\"messages\": [" USER "," REPLY "],\"chat_template_kwargs\":null}",
+        "{\"messages\": [" USER "," REPLY "],\"chat_template_kwargs\":{\"add_generation_prompt\":true}}"};
+    struct qkv_talk talks[TEST_COUNT(lines)];
+    for (size_t i = 0; i < TEST_COUNT(lines); i++) {
+        json_t *line = json_loads(lines[i], 0, NULL);
+        assert_ok(ctx, encode("plain", line, &talks[i]));
+        json_decref(line);
+        assert_int_equal(talks[i].count, talks[0].count);
+        assert_memory_equal(talks[i].ids, talks[0].ids, talks[0].count * sizeof(int32_t));
+        assert_memory_equal(talks[i].marks, talks[0].marks, talks[0].count * sizeof(int32_t));
+    }
+    for (size_t i = 0; i < TEST_COUNT(lines); i++) qkv_talk_free(&talks[i]);
+}
+
 /* What a turn adds is unknown where a template writes the past, or the beginning of an answer, differently. */
 static void templates_that_do_not_tell_the_turns_are_refused(void **state) {
     (void)state;
@@ -122,6 +146,58 @@ static void templates_that_do_not_tell_the_turns_are_refused(void **state) {
     expect_refused("{% for m in messages %}{{ raise_exception('no ' + m.content) }}{% endfor %}", two, "no a");
     expect_refused("{{ messages[0].content }}{% generation %}{% endgeneration %}", two,
                    "no token of the answer counts: it is empty");
+}
+
+/* ---- the tokenizer's template ------------------------------------------------------------------------------------ */
+
+/* Opens the tokenizer with a post-processor that writes <s> $A </s>. */
+static struct qkv_tokenizer *open_framed(void) {
+    static const char *const names[] = {"<s>", "</s>"};
+    static const char config[] = "{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\"}";
+    const char *folder = test_path("framed");
+    char path[1100];
+    struct qkv_tokenizer *framed;
+    json_t *root = json_load_file(CASES "tokenizer.json", 0, NULL), *specials = json_object();
+    for (int id = 0; id < 2; id++) {
+        json_t *special = json_pack("{s:s, s:[i], s:[s]}", "id", names[id], "ids", id, "tokens", names[id]);
+        json_object_set_new(specials, names[id], special);
+    }
+    json_t *single =
+        json_pack("[{s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}]", "SpecialToken", "id", "<s>", "type_id", 0,
+                  "Sequence", "id", "A", "type_id", 0, "SpecialToken", "id", "</s>", "type_id", 0);
+    json_t *processor = json_object_get(root, "post_processor");
+    assert_int_equal(json_object_set_new(processor, "single", single), 0);
+    assert_int_equal(json_object_set_new(processor, "special_tokens", specials), 0);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    json_decref(root);
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
+    test_write_file(path, config, sizeof config - 1);
+    assert_ok(ctx, qkv_tokenizer_open(ctx, folder, &framed));
+    return framed;
+}
+
+/* Texts may have <s> and </s> already. */
+static void begin_and_end_are_written_once(void **state) {
+    (void)state;
+    static const char *const lines[] = {
+        "{\"prompt\": \"a\", \"completion\": \"b\"}", "{\"prompt\": \"<s>a\", \"completion\": \"b\"}",
+        "{\"prompt\": \"a\", \"completion\": \"b</s>\"}", "{\"prompt\": \"<s>a\", \"completion\": \"b</s>\"}"};
+    struct qkv_tokenizer *framed = open_framed();
+    const struct qkv_talk_coder coder = {.ctx = ctx, .tokenizer = framed};
+    for (size_t i = 0; i < TEST_COUNT(lines); i++) {
+        struct qkv_talk talk;
+        json_t *line = json_loads(lines[i], 0, NULL);
+        assert_ok(ctx, qkv_talk_encode(&coder, line, &talk));
+        assert_int_equal(talk.count, 4);
+        assert_int_equal(talk.ids[0], 0);
+        assert_int_equal(talk.ids[3], 1);
+        for (size_t k = 0; k < 4; k++) assert_int_equal(talk.marks[k], k < 2 ? 0 : QKV_MARK_COUNTS);
+        qkv_talk_free(&talk);
+        json_decref(line);
+    }
+    qkv_tokenizer_free(framed);
 }
 
 /* ---- templates in another process -------------------------------------------------------------------------------- */
@@ -168,7 +244,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_and_marks_are_those_of_transformers),
         cmocka_unit_test(lines_without_an_answer_are_refused),
+        cmocka_unit_test(no_answer_is_begun_behind_a_talk),
         cmocka_unit_test(templates_that_do_not_tell_the_turns_are_refused),
+        cmocka_unit_test(begin_and_end_are_written_once),
         cmocka_unit_test(packed_templates_write_the_same_text),
     };
     return cmocka_run_group_tests(tests, begin_all, end_all);

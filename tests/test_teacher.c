@@ -66,6 +66,17 @@ static void a_model_diverges_not_from_itself(void **state) {
     qkv_trainer_free(trainer);
 }
 
+/* A batch takes all talks that there are: memory is planned for those, not for rows as long as the context. */
+static void memory_is_that_of_the_talks(void **state) {
+    (void)state;
+    struct qkv_train_options o = options_of();
+    struct qkv_trainer *trainer;
+    o.batch = INT64_C(1) << 24;
+    assert_ok(ctx, qkv_trainer_create(ctx, NULL, &o, fixture_run("large"), NULL, NULL, &trainer));
+    fixture_steps(ctx, trainer, 1);
+    qkv_trainer_free(trainer);
+}
+
 static void ranks_parts_and_resuming_change_no_bit(void **state) {
     (void)state;
     struct run run = {.options = options_of(), .until = 6};
@@ -100,6 +111,31 @@ static void texts_are_learnt_from_a_teacher(void **state) {
     qkv_trainer_free(trainer);
 }
 
+/* A run that was begun is that of its model, its teacher and its template, whatever the paths of their files are. */
+static void a_run_with_another_teacher_is_another_run(void **state) {
+    (void)state;
+    const char *folder = fixture_run("match");
+    struct qkv_train_options o = options_of(), x;
+    struct qkv_trainer *trainer;
+    o.chat_template = TEST_SOURCE_DIR "/tests/golden/talks/plain.jinja";
+    assert_ok(ctx, qkv_trainer_create(ctx, NULL, &o, folder, NULL, NULL, &trainer));
+    OWNED_SPEC struct qkv_spec spec = {0};
+    assert_ok(ctx, qkv_spec_copy(ctx, qkv_model_spec(qkv_trainer_model(trainer)), &spec));
+    qkv_trainer_free(trainer);
+    assert_ok(ctx, qkv_run_match(ctx, folder, &spec, &o));
+    x = o, x.teacher = CASES "../teacher/model/", x.from = CASES "../preferences/model";
+    assert_ok(ctx, qkv_run_match(ctx, folder, &spec, &x));
+    x = o, x.teacher = STUDENT;
+    assert_status(ctx, qkv_run_match(ctx, folder, &spec, &x), QKV_ARGUMENT);
+    assert_message(ctx, "holds a run with other options: its teacher is ");
+    x = o, x.from = CASES "model";
+    assert_status(ctx, qkv_run_match(ctx, folder, &spec, &x), QKV_ARGUMENT);
+    assert_message(ctx, "holds a run with other options: its from is ");
+    x = o, x.chat_template = TEST_SOURCE_DIR "/tests/golden/talks/blocks.jinja";
+    assert_status(ctx, qkv_run_match(ctx, folder, &spec, &x), QKV_ARGUMENT);
+    assert_message(ctx, "holds a run with other options: its template is ");
+}
+
 static void refuse(const struct qkv_train_options *o, enum qkv_status status, const char *message) {
     const char *folder = fixture_run("refused");
     struct qkv_trainer *trainer;
@@ -120,16 +156,25 @@ static void teachers_must_suit(void **state) {
     refuse(&x, QKV_ARGUMENT, "teacher is given, but only the next tokens of a text, of lines or of talks");
     x = o, x.teacher = NULL, x.teacher_share = 0.2;
     refuse(&x, QKV_ARGUMENT, "teacher_share is given, but there is no teacher");
+    x = o, x.teacher_share = 1, x.label_smoothing = 0.1;
+    refuse(&x, QKV_ARGUMENT, "label_smoothing is given, but with teacher_share 1 the loss is the divergence from");
     x = o, x.teacher_temperature = 0;
     refuse(&x, QKV_ARGUMENT, "teacher_temperature is 0");
+    x = o, x.teacher_temperature = 101;
+    refuse(&x, QKV_ARGUMENT, "teacher_temperature is 101");
+    const char *setting = "teacher=other";
+    assert_status(ctx, qkv_train_change(ctx, &o, &setting, 1), QKV_ARGUMENT);
+    assert_message(ctx, "teacher cannot change when a run goes on: its loss is that of the teacher that it began with");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_and_gradients_are_those_of_float64),
         cmocka_unit_test(a_model_diverges_not_from_itself),
+        cmocka_unit_test(memory_is_that_of_the_talks),
         cmocka_unit_test(ranks_parts_and_resuming_change_no_bit),
         cmocka_unit_test(texts_are_learnt_from_a_teacher),
+        cmocka_unit_test(a_run_with_another_teacher_is_another_run),
         cmocka_unit_test(teachers_must_suit),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -3,6 +3,8 @@
 /* labels: numeric quick */
 #include "rank_fixture.h"
 
+#include <time.h>
+
 #define FIXTURE_CONTEXT fixture_context(1)
 #include "context_fixture.h"
 
@@ -199,6 +201,45 @@ static void the_loss_is_that_of_the_tokens_that_count(void **state) {
     qkv_trainer_free(trainer);
 }
 
+/* Appends talks; the one at `large` is some hundred tokens long. */
+static void add_numbers(struct qkv_buffer *text, size_t count, size_t large, uint64_t stream) {
+    struct qkv_random random = qkv_random_start(test_seed(), stream);
+    for (size_t i = 0; i < count; i++) {
+        const int letters = i == large ? 400 : 1 + (int)qkv_random_below(&random, 12);
+        assert_ok(ctx, qkv_buffer_print(ctx, text, "{\"prompt\":\"%0*d\",\"completion\":\" %d\"}\n", letters, 7,
+                                        (int)qkv_random_below(&random, 90)));
+    }
+}
+
+/* Files of more talks than are sorted at a time: the next ones are short again, and more of them fit into a pass. */
+static void files_are_evaluated_in_pieces(void **state) {
+    (void)state;
+    enum { WINDOW = 1024, REST = 76 };
+    struct qkv_train_options o = options_of(60);
+    OWNED_SPEC struct qkv_spec spec = spec_of("context=512");
+    struct qkv_trainer *trainer;
+    struct qkv_talks_evaluation whole, first, rest;
+    struct qkv_buffer text = {0};
+    const char *path = test_path("pieces.jsonl");
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("pieces"), NULL, NULL, &trainer));
+    struct qkv_model *model = qkv_trainer_model(trainer);
+    add_numbers(&text, WINDOW, 500, 1);
+    const size_t size = text.size;
+    add_numbers(&text, REST, REST, 2);
+    test_write_file(path, text.data, text.size);
+    assert_ok(ctx, qkv_evaluate_talks(model, NULL, path, QKV_LONG_ERROR, NULL, NULL, &whole));
+    test_write_file(path, text.data, size);
+    assert_ok(ctx, qkv_evaluate_talks(model, NULL, path, QKV_LONG_ERROR, NULL, NULL, &first));
+    test_write_file(path, text.data + size, text.size - size);
+    assert_ok(ctx, qkv_evaluate_talks(model, NULL, path, QKV_LONG_ERROR, NULL, NULL, &rest));
+    assert_int_equal(whole.lines, WINDOW + REST);
+    assert_int_equal(whole.tokens, first.tokens + rest.tokens);
+    const double sum = first.loss * (double)first.tokens + rest.loss * (double)rest.tokens;
+    assert_close(whole.loss, sum / (double)whole.tokens, 1e-6);
+    qkv_buffer_free(&text);
+    qkv_trainer_free(trainer);
+}
+
 /* The loss falls far below that of an untrained model. */
 static void answers_are_learnt(void **state) {
     (void)state;
@@ -262,6 +303,35 @@ static void missing_tokens_are_made_again(void **state) {
     assert_message(ctx, "does not hold the chat template that this run was trained with");
 }
 
+/* The template writes the time at which the run begins, also where its tokens are made again later. */
+static void the_time_is_that_of_the_beginning(void **state) {
+    (void)state;
+    static const char source[] = "{{ strftime_now('%H:%M:%S') }}{% for m in messages %}{{ m.content }};{% endfor %}";
+    const char *folder = fixture_run("time");
+    struct qkv_train_options o = options_of(30);
+    OWNED_SPEC struct qkv_spec spec = spec_of(NULL);
+    struct qkv_trainer *trainer;
+    char path[1100];
+    size_t size, again_size;
+    o.chat_template = test_path("time.jinja");
+    test_write_file(o.chat_template, source, sizeof source - 1);
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, folder, NULL, NULL, &trainer));
+    fixture_steps(ctx, trainer, 1);
+    assert_ok(ctx, qkv_trainer_save(trainer));
+    qkv_trainer_free(trainer);
+    char *tokens = fixture_read(folder, "tokens.data.bin", &size);
+    snprintf(path, sizeof path, "%s/tokens.data.bin", folder);
+    assert_int_equal(unlink(path), 0);
+    nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 100000000}, NULL);
+    assert_ok(ctx, qkv_trainer_resume(ctx, folder, NULL, NULL, NULL, &trainer));
+    qkv_trainer_free(trainer);
+    char *again = fixture_read(folder, "tokens.data.bin", &again_size);
+    assert_int_equal(again_size, size);
+    assert_memory_equal(again, tokens, size);
+    free(tokens);
+    free(again);
+}
+
 static void run_with(const char *name, int threads, const struct qkv_train_options *o) {
     struct qkv_context *own = fixture_context(threads);
     OWNED_SPEC struct qkv_spec spec = spec_of(NULL);
@@ -290,6 +360,25 @@ static void threads_and_parts_change_no_bit(void **state) {
 
 /* ---- long talks -------------------------------------------------------------------------------------------------- */
 
+/* A talk that is long in its prompt has nothing that counts once its end is cut off. */
+static void expect_none_left(const struct qkv_train_options *options, const char *line) {
+    struct qkv_train_options o = *options;
+    OWNED_SPEC struct qkv_spec spec = spec_of(NULL);
+    struct qkv_trainer *trainer;
+    struct qkv_talks_evaluation found;
+    const char *path = test_path("none.jsonl");
+    test_write_file(path, line, strlen(line));
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("some"), NULL, NULL, &trainer));
+    assert_status(ctx,
+                  qkv_evaluate_talks(qkv_trainer_model(trainer), NULL, path, QKV_LONG_KEEP_START, NULL, NULL, &found),
+                  QKV_ARGUMENT);
+    assert_message(ctx, "none.jsonl has more tokens than the context of 64, so long keep-start leaves none");
+    qkv_trainer_free(trainer);
+    o.chat = path;
+    o.long_lines = "keep-start";
+    refuse(&o, NULL, QKV_ARGUMENT, "none.jsonl has more tokens than the context of 64, so long keep-start leaves none");
+}
+
 static void long_talks_are_skipped_or_cut(void **state) {
     (void)state;
     static const char *const kinds[] = {"skip", "keep-start", "keep-end"};
@@ -303,7 +392,6 @@ static void long_talks_are_skipped_or_cut(void **state) {
                                         kind == 2 ? 150 : 0, filler, kind == 1 ? 150 : 0, filler));
     }
     test_write_file(o.chat, text.data, text.size);
-    qkv_buffer_free(&text);
     fixture_no_validation(&o);
     o.batch = 1;
     for (size_t i = 0; i < TEST_COUNT(kinds); i++) {
@@ -316,14 +404,22 @@ static void long_talks_are_skipped_or_cut(void **state) {
         fixture_steps(ctx, trainer, 2);
         qkv_trainer_free(trainer);
     }
+    expect_none_left(&o, strstr(text.data, "{\"prompt\":\"axx"));
+    qkv_buffer_free(&text);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_lines_are_refused_with_their_number),   cmocka_unit_test(options_must_suit),
-        cmocka_unit_test(the_loss_is_that_of_the_tokens_that_count), cmocka_unit_test(answers_are_learnt),
-        cmocka_unit_test(ranks_and_resuming_change_no_bit),          cmocka_unit_test(missing_tokens_are_made_again),
-        cmocka_unit_test(threads_and_parts_change_no_bit),           cmocka_unit_test(long_talks_are_skipped_or_cut),
+        cmocka_unit_test(bad_lines_are_refused_with_their_number),
+        cmocka_unit_test(options_must_suit),
+        cmocka_unit_test(the_loss_is_that_of_the_tokens_that_count),
+        cmocka_unit_test(answers_are_learnt),
+        cmocka_unit_test(ranks_and_resuming_change_no_bit),
+        cmocka_unit_test(missing_tokens_are_made_again),
+        cmocka_unit_test(threads_and_parts_change_no_bit),
+        cmocka_unit_test(long_talks_are_skipped_or_cut),
+        cmocka_unit_test(files_are_evaluated_in_pieces),
+        cmocka_unit_test(the_time_is_that_of_the_beginning),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

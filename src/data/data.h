@@ -369,6 +369,7 @@ enum qkv_status qkv_text_tokenizer(struct qkv_data *data, const struct qkv_token
 struct qkv_data_facts {
     struct qkv_text_facts data, valid, beside_data, beside_valid;
     struct qkv_text_files data_files, valid_files; /* none of a run that was begun when files were not recorded */
+    uint64_t now; /* of talks: the seconds since 1970 that their templates may write; 0: not recorded */
 };
 void qkv_data_facts_free(struct qkv_data_facts *facts);
 /* What the dataset of windows reads (dataset_text.c). */
@@ -406,6 +407,7 @@ struct qkv_data {
     qkv_progress *progress;
     void *user;
     const struct qkv_model *origin;                     /* that the run begins with; NULL: none */
+    uint64_t from_hash;                                 /* of its weights; 0: none */
     struct qkv_model *model;                            /* that is trained, once it is made */
     struct qkv_tokenizer *tokenizer, *source_tokenizer; /* until the model has them */
     char **labels;                                      /* sorted, of labelled lines */

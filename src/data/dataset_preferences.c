@@ -13,11 +13,13 @@
  * none.
  *
  * A pair is one example of both sequences, the chosen one first; in a batch they are neighbours. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/math.h"
+#include "io/adapter_files.h"
 #include "model/model.h"
 #include "op/builders.h"
 #include "data/talks.h"
@@ -49,10 +51,16 @@ static struct preference_loss preference_loss_of(const struct qkv_train_options 
 
 static enum qkv_status dataset_preferences_check(struct qkv_context *ctx, const struct qkv_train_options *options,
                                                  const struct qkv_spec *spec) {
+    struct qkv_adapter_settings adapter = {0};
     if (!options->from)
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "preferences need a model to begin with, which is also their reference; name it (option from)");
-    return qkv_text_model_check(ctx, spec);
+    enum qkv_status status = options->lora ? qkv_adapter_parse(ctx, options->lora, &adapter) : QKV_OK;
+    free(adapter.targets);
+    if (!status && adapter.dropout > 0)
+        status =
+            qkv_fail(ctx, QKV_ARGUMENT, "lora has a dropout, but preferences are learnt without dropout; leave it out");
+    return status ? status : qkv_text_model_check(ctx, spec);
 }
 
 /* ---- lines as tokens -------------------------------------------------------------------------------------------- */
@@ -115,19 +123,43 @@ static void preference_shapes(struct qkv_pass_shape *shapes, size_t count, size_
     }
 }
 
-static enum qkv_status dataset_preferences_open(struct qkv_data *d) {
-    d->own = qkv_allocate(d->ctx, 1, sizeof(struct preference_data));
-    enum qkv_status status = d->own ? qkv_lines_open(d, &lines_preferences, -1, -1) : QKV_MEMORY;
-    preference_shapes(d->lines.shapes, d->lines.shape_count, d->T);
-    preference_shapes(d->lines.validation_shapes, d->lines.validation_shape_count, d->T);
-    return status;
-}
-
 /* Where the rejected answer of a pair begins. */
 static size_t preference_second(const struct qkv_examples *e, size_t i) {
     size_t k = e->main_at[i];
     while (k + 1 < e->main_at[i + 1] && !(qkv_tokens_at(&e->beside, k) & QKV_MARK_SECOND)) k++;
     return k;
+}
+
+/* Whether a sequence, the tokens [begin, end) of the file, has one that counts, and is no longer than T. */
+static bool preference_counts(const struct qkv_examples *e, size_t begin, size_t end, size_t T) {
+    bool counts = false;
+    for (size_t k = begin + 1; k < end; k++) counts |= (qkv_tokens_at(&e->beside, k) & QKV_MARK_COUNTS) > 0;
+    return counts && end - begin <= T;
+}
+
+/* Marks are those of pairs: a damaged file is not read further. */
+static enum qkv_status preference_check(struct qkv_data *d, const struct qkv_examples *e) {
+    for (size_t i = 0; i < e->count; i++) {
+        const size_t second = preference_second(e, i);
+        if (qkv_tokens_at(&e->beside, second) & QKV_MARK_SECOND && preference_counts(e, e->main_at[i], second, d->T) &&
+            preference_counts(e, second, e->main_at[i + 1], d->T))
+            continue;
+        return qkv_fail(d->ctx, QKV_FORMAT,
+                        "%s: pair %zu does not have two answers with a token that counts; remove the file, and it is "
+                        "made again",
+                        e->beside.path, i);
+    }
+    return QKV_OK;
+}
+
+static enum qkv_status dataset_preferences_open(struct qkv_data *d) {
+    d->own = qkv_allocate(d->ctx, 1, sizeof(struct preference_data));
+    enum qkv_status status = d->own ? qkv_lines_open(d, &lines_preferences, -1, -1) : QKV_MEMORY;
+    if (!status) status = preference_check(d, &d->lines.examples);
+    if (!status) status = preference_check(d, &d->lines.valid_examples);
+    preference_shapes(d->lines.shapes, d->lines.shape_count, d->T);
+    preference_shapes(d->lines.validation_shapes, d->lines.validation_shape_count, d->T);
+    return status;
 }
 
 /* One sequence, the tokens [begin, end) of the file, as a row of T. */
@@ -203,7 +235,7 @@ static void preference_sum(const struct qkv_data *d, const struct qkv_batch *bat
     const struct preference_data *own = d->own;
     for (size_t s = 0; s < SIDES; s++) {
         const size_t row = SIDES * r + s;
-        p->nll[s] = 0, p->counted[s] = 0;
+        p->nll[s] = 0, p->counted[s] = 0, p->last[s] = row * batch->T;
         for (size_t k = row * batch->T; k < row * batch->T + (size_t)d->rows.lengths[row]; k++) {
             if (d->rows.targets[k] == QKV_IGNORE) continue;
             p->nll[s] += (double)own->found[k];
@@ -243,7 +275,24 @@ static enum qkv_status preference_refer_all(struct qkv_data *d, const struct qkv
     return status;
 }
 
-static const char *const names[2] = {"data", "valid"};
+static const char *const reference_names[2] = {"data", "valid"};
+
+/* What the log probabilities depend on: the pairs and how they are written, and the weights of the reference. */
+enum { REFERENCE_KEYS = 4 }; /* two keys with their values */
+struct reference_ties {
+    char data[17], from[17];
+    const char *keys[REFERENCE_KEYS];
+};
+
+static void reference_tie(const struct qkv_data *d, struct reference_ties *ties) {
+    const struct qkv_data_facts *f = d->facts;
+    const uint64_t data[] = {f->data.hash,    f->data.tokens,    f->valid.hash,
+                             f->valid.tokens, f->data.tokenizer, f->beside_data.tokenizer};
+    snprintf(ties->data, sizeof ties->data, "%016" PRIx64, qkv_hash(QKV_HASH_START, data, sizeof data));
+    snprintf(ties->from, sizeof ties->from, "%016" PRIx64, d->from_hash);
+    const char *const keys[REFERENCE_KEYS] = {"data", ties->data, "from", ties->from};
+    memcpy(ties->keys, keys, sizeof keys);
+}
 
 static enum qkv_status preference_write(struct qkv_data *d, const char *path) {
     const struct preference_data *own = d->own;
@@ -252,13 +301,27 @@ static enum qkv_status preference_write(struct qkv_data *d, const char *path) {
     struct qkv_array arrays[2];
     const size_t count = examples[1]->count ? 2 : 1;
     for (size_t i = 0; i < count; i++)
-        arrays[i] = (struct qkv_array){.name = names[i],
+        arrays[i] = (struct qkv_array){.name = reference_names[i],
                                        .dtype = QKV_F64,
                                        .rank = 2,
                                        .shape = {examples[i]->count, SIDES},
                                        .data = values[i],
                                        .bytes = examples[i]->count * SIDES * sizeof(double)};
-    return qkv_tensors_write(d->ctx, path, arrays, count, NULL, 0);
+    struct reference_ties ties;
+    reference_tie(d, &ties);
+    return qkv_tensors_write(d->ctx, path, arrays, count, ties.keys, REFERENCE_KEYS / 2);
+}
+
+static enum qkv_status reference_check(const struct qkv_data *d, const char *path, const struct qkv_tensors *tensors) {
+    struct reference_ties ties;
+    reference_tie(d, &ties);
+    for (size_t i = 0; i < REFERENCE_KEYS; i += 2) {
+        const char *text = qkv_tensors_metadata(tensors, ties.keys[i]);
+        if (text && !strcmp(text, ties.keys[i + 1])) continue;
+        return qkv_fail(d->ctx, QKV_FORMAT, "%s is of another run, with other %s; restore it", path,
+                        i ? "weights (from)" : "pairs");
+    }
+    return QKV_OK;
 }
 
 static enum qkv_status preference_read(struct qkv_data *d, const char *path) {
@@ -268,13 +331,14 @@ static enum qkv_status preference_read(struct qkv_data *d, const char *path) {
     struct qkv_tensors *tensors = NULL;
     enum qkv_status status = qkv_tensors_open(d->ctx, path, &tensors);
     if (status) qkv_fail_at(d->ctx, "the log probabilities of the reference");
+    if (!status) status = reference_check(d, path, tensors);
     for (size_t i = 0; i < 2 && !status; i++) {
         const size_t bytes = examples[i]->count * SIDES * sizeof(double);
-        const struct qkv_array *array = bytes ? qkv_tensors_find(tensors, names[i]) : NULL;
+        const struct qkv_array *array = bytes ? qkv_tensors_find(tensors, reference_names[i]) : NULL;
         if (!bytes) continue;
         if (!array || array->dtype != QKV_F64 || array->bytes != bytes)
             status = qkv_fail(d->ctx, QKV_FORMAT, "%s does not hold %zu pairs of this run (\"%s\"); restore it", path,
-                              examples[i]->count, names[i]);
+                              examples[i]->count, reference_names[i]);
         else
             memcpy(values[i], array->data, bytes);
     }

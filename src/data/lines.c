@@ -284,9 +284,9 @@ static enum qkv_status lines_note_long(struct qkv_data *d, const struct qkv_text
     if (!found) return QKV_OK;
     if (!kept)
         return qkv_fail(d->ctx, QKV_ARGUMENT,
-                        "every %s of %s has more tokens than the context of %zu, so long skip leaves none; choose a "
-                        "larger context, or long keep-start or keep-end",
-                        lines_unit(d), name, d->T);
+                        "every %s of %s has more tokens than the context of %zu, so long %s leaves none; choose a "
+                        "larger context, or another one of long skip, keep-start and keep-end",
+                        lines_unit(d), name, d->T, qkv_long_name(kind));
     return qkv_texts_add(d->ctx, d->notes,
                          "%" PRIu64 " of %" PRIu64
                          " %ss of %s %s more tokens than the context of %zu and %s %s (long %s)",

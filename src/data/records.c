@@ -134,7 +134,7 @@ enum qkv_status qkv_record_parse(struct qkv_context *ctx, const char *path, cons
     if (status || json_is_object(*object)) return status;
     json_decref(*object);
     *object = NULL;
-    return qkv_record_fail(ctx, path, record->line, "the line is a list; write an object, {\"text\": \"...\"}");
+    return qkv_record_fail(ctx, path, record->line, "the line is a list; write an object");
 }
 
 static const char *record_type(const json_t *value) {

@@ -77,6 +77,9 @@ static enum qkv_status talk_texts(const struct qkv_talk_coder *c, const json_t *
     if (status) return status;
     qkv_tokenizer_template(c->tokenizer, &before, &before_count, &after, &after_count);
     const bool ends = talk->count && talk->ids[talk->count - 1] == end;
+    /* texts may be written with both already */
+    if (ends && after_count && after[0] == end) after++, after_count--;
+    if (before_count && talk->count && talk->ids[0] == before[before_count - 1]) before_count--;
     if (!after_count && end >= 0 && !ends) after = &end, after_count = 1;
     return talk_frame(c, before, before_count, after, after_count, talk);
 }
@@ -106,7 +109,8 @@ static enum qkv_status talk_add(const struct qkv_talk_coder *c, const json_t *li
             json_t *value = json_object_get(message, "value");
             if (!json_is_string(value))
                 return qkv_fail(c->ctx, QKV_FORMAT, "message %zu has \"from\", but no text \"value\"", at);
-            message = json_pack("{s:s, s:O}", "role", talk_role(from), "content", value);
+            message = json_pack("{s:s, s:O, s:O*}", "role", talk_role(from), "content", value, "weight",
+                                json_object_get(message, "weight"));
         } else {
             json_incref(message);
         }

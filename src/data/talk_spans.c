@@ -121,9 +121,14 @@ static enum qkv_status spans_find(struct talk_writer *w, size_t first, const str
 static enum qkv_status spans_variables(struct talk_writer *w, const json_t *line) {
     static const char *const keys[] = {"tools", "documents"};
     json_t *more = json_object_get(line, "chat_template_kwargs");
+    if (more && !json_is_object(more) && !json_is_null(more))
+        return qkv_fail(
+            w->coder->ctx, QKV_FORMAT,
+            "\"chat_template_kwargs\" is no object {\"name\": value}; write the object itself, not a text with it");
     w->talk = json_object();
     bool made = w->talk;
     if (made && json_is_object(more)) made = !json_object_update(w->talk, more);
+    if (made) json_object_del(w->talk, "add_generation_prompt"); /* a rendering says so itself */
     for (size_t i = 0; i < sizeof keys / sizeof *keys && made; i++) {
         json_t *value = json_object_get(line, keys[i]);
         if (value) made = !json_object_set(w->talk, keys[i], value);

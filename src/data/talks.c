@@ -74,9 +74,9 @@ static enum qkv_status talks_replace(struct qkv_data *d) {
     return status;
 }
 
-/* Opens those of the run's folder, which `qkv chat RUN` reads as well. */
+/* Opens those of the run's folder, which `qkv chat RUN` reads as well. The time is that of the run's beginning. */
 static enum qkv_status talks_open(struct qkv_data *d) {
-    d->now = (int64_t)time(NULL);
+    d->now = d->facts->now ? (int64_t)d->facts->now : (int64_t)time(NULL);
     if (!d->tokenizer->chats.count) return QKV_OK;
     return qkv_chat_template_open(d->ctx, d->folder, NULL, &d->templates);
 }
@@ -91,6 +91,7 @@ enum qkv_status qkv_talks_prepare(struct qkv_data *d, struct qkv_spec *spec) {
     if (!status) status = qkv_spec_check(d->ctx, spec);
     if (!status) status = qkv_tokenizer_keep(d->ctx, d->tokenizer, d->folder, QKV_TOKENIZER_FILE, &f->data, &f->valid);
     if (!status) status = talks_open(d);
+    f->now = (uint64_t)d->now;
     f->beside_data.vocab = f->beside_valid.vocab = QKV_MARKS;
     f->beside_data.tokenizer = f->beside_valid.tokenizer = d->templates ? qkv_chat_template_hash(d->templates) : 0;
     return status;

@@ -10,6 +10,10 @@ static const char *const long_done[] = {
 #define DONE(name, text, done, help) done,
     QKV_LONG_LIST(DONE)};
 
+const char *qkv_long_name(enum qkv_long kind) {
+    return long_names[kind];
+}
+
 const char *qkv_long_done(enum qkv_long kind) {
     return (size_t)kind < sizeof long_done / sizeof *long_done ? long_done[kind] : NULL;
 }

@@ -40,6 +40,7 @@ enum qkv_status qkv_words_encode(struct qkv_context *ctx, const struct qkv_token
 
 /* ---- sequences that are too long (long.c) ---- */
 /* The rule for sequences of more than `most` ids. */
+const char *qkv_long_name(enum qkv_long kind); /* of the list */
 struct qkv_long_rule {
     enum qkv_long kind;
     size_t most;

@@ -177,6 +177,7 @@ enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *t, const struct qkv
 
 enum qkv_status qkv_trainer_build(struct qkv_trainer *t, const struct qkv_spec *spec) {
     t->data.T = (size_t)spec->context;
+    t->data.from_hash = t->facts.from_hash;
     enum qkv_status status = qkv_teacher_open(t, spec);
     if (!status) status = check_memory(t, spec); /* windows; before their weights take an address */
     if (!status) status = t->options.lora ? qkv_lora_build(t, spec) : qkv_model_allocate(t->ctx, spec, &t->model);

@@ -8,6 +8,7 @@ static const char data[] = "the run goes on with the data that it began with";
 static const char tokens[] = "the weights belong to the tokens that they were trained on";
 static const char best[] = "evaluations that measure something else could not be compared with the best one so far";
 static const char begun[] = "a run begins with other weights only once";
+static const char taught[] = "its loss is that of the teacher that it began with";
 static const char numbers[] = "another value would give other numbers than the run that began with it";
 
 /* What has a reason of its own. Of the rest those may change that change no number (options_digest.c). */
@@ -22,7 +23,7 @@ static const struct reason {
     {"chat", data},
     {"preferences", data},
     {"template", data},
-    {"teacher", begun},
+    {"teacher", taught},
     {"valid", data},
     {"valid_fraction", data},
     {"shards", data},

@@ -185,12 +185,12 @@ static enum qkv_status fill_folder(struct qkv_trainer *t, struct qkv_spec *spec)
     if (!status) status = qkv_trainer_cut_log(t, 0);
     if (!status) status = qkv_state_write(t, QKV_RUN_RUNNING, NULL);
     if (!status) status = t->data.dataset->prepare(&t->data, spec);
+    if (!status && t->options.from) status = qkv_origin_record(t);
     if (!status) status = qkv_trainer_build(t, spec);
     if (!status && t->options.epochs > 0) status = qkv_state_write(t, QKV_RUN_RUNNING, NULL); /* with their steps */
     if (!status) status = write_config(t);
     if (!status) status = qkv_generation_write(t->ctx, &t->model->generation, t->folder);
     if (!status) status = qkv_pooling_write(t->ctx, &t->model->pooling, qkv_model_spec(t->model), t->folder);
-    if (!status && t->options.from) status = qkv_origin_record(t);
     if (!status) status = qkv_machine_note(t->ctx, t->folder, 0);
     if (!status) status = qkv_train_json_write(t->ctx, t->folder, &t->options, &t->facts);
     return status ? status : qkv_checkpoint_write_alone(t, NULL);

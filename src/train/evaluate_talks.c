@@ -3,10 +3,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/math.h"
 #include "model/model.h"
 #include "rank/evaluate_share.h"
+#include "text/sequence.h"
 #include "text/text.h"
 #include "train/train.h"
 #include "data/records.h"
@@ -41,16 +43,18 @@ static size_t talks_rows(size_t T) {
     return rows < 1 ? 1 : rows > ROWS ? ROWS : rows;
 }
 
-/* A pass that takes the batch: planned for twice the length at most, so that few are made while lengths grow. */
-static enum qkv_status talks_room(struct talks_run *r, size_t longest) {
+/* A pass that takes the batch: planned for twice the length at most, so that few are made while lengths grow. The next
+ * window begins with short talks again, so with more of them. */
+static enum qkv_status talks_room(struct talks_run *r, size_t B, size_t longest) {
     size_t T = 16, n;
-    if (longest <= r->T) return QKV_OK;
+    if (B <= r->B && longest <= r->T) return QKV_OK;
     while (T < longest) T *= 2;
-    const size_t rows = talks_rows(T / 2 + 1);
+    const size_t rows = qkv_max(talks_rows(T / 2 + 1), B);
     T = qkv_min(T, (size_t)qkv_model_spec(r->model)->context);
     if (!qkv_multiply(rows, T, &n)) return qkv_fail_memory(r->coder.ctx, SIZE_MAX, "the ids of a batch");
     qkv_pass_free(r->pass);
     r->pass = NULL;
+    r->B = r->T = 0;
     free(r->ids);
     free(r->targets);
     r->ids = qkv_allocate(r->coder.ctx, n, sizeof *r->ids);
@@ -71,7 +75,7 @@ static enum qkv_status talks_batch(struct talks_run *r, const struct qkv_line *l
     struct qkv_evaluate_part *part = qkv_evaluate_share_add(&r->share, 1);
     if (!part) return QKV_MEMORY;
     if (!mine) return QKV_OK;
-    enum qkv_status status = talks_room(r, batch.T);
+    enum qkv_status status = talks_room(r, B, batch.T);
     if (status) return status;
     for (size_t b = 0; b < B; b++) {
         const struct qkv_line *line = &lines[b];
@@ -151,8 +155,8 @@ static enum qkv_status talks_report(const struct talks_run *r, const char *path,
     if (!r->index) return qkv_fail(r->coder.ctx, QKV_FORMAT, "%s is empty; give a file with a talk in each line", path);
     if (!all.tokens)
         return qkv_fail(r->coder.ctx, QKV_ARGUMENT,
-                        "every line of %s has more tokens than the context of %zu, so long skip leaves none", path,
-                        r->coder.T);
+                        "every line of %s has more tokens than the context of %zu, so long %s leaves none", path,
+                        r->coder.T, qkv_long_name(r->coder.kind));
     if (!isfinite(all.nll))
         return qkv_fail(r->coder.ctx, QKV_NUMBER,
                         "the loss over %s is not a finite number: the model's weights are broken; take those of an "
@@ -180,7 +184,8 @@ enum qkv_status qkv_evaluate_talks(struct qkv_model *model, const struct qkv_cha
                                     .tokenizer = qkv_model_tokenizer(model),
                                     .T = (size_t)qkv_model_spec(model)->context,
                                     .kind = long_lines,
-                                    .templates = templates}};
+                                    .templates = templates,
+                                    .now = (int64_t)time(NULL)}};
     const double started = qkv_clock();
     *evaluation = (struct qkv_talks_evaluation){0};
     r.share = (struct qkv_evaluate_share){.ctx = ctx, .size = sizeof(struct qkv_evaluate_part)};

@@ -88,6 +88,14 @@ static bool need_smoothing(const struct qkv_train_options *o) {
     return !need_preferences(o) || !is_name(o->preference_loss, "ipo") || o->label_smoothing == 0;
 }
 
+static bool need_teacher(const struct qkv_train_options *o) {
+    return o->teacher != NULL;
+}
+
+static bool need_targets(const struct qkv_train_options *o) {
+    return !need_teacher(o) || o->teacher_share < 1 || o->label_smoothing == 0;
+}
+
 static bool need_dropout(const struct qkv_train_options *o) {
     return !need_preferences(o) || o->dropout <= 0;
 }
@@ -95,10 +103,6 @@ static bool need_dropout(const struct qkv_train_options *o) {
 static bool need_tokens(const struct qkv_train_options *o) {
     const struct qkv_dataset *dataset = qkv_dataset_of(o);
     return dataset && !qkv_task_masks(o) && (dataset->tasks == QKV_TASKS_TEXT || dataset->talks) && !dataset->prefers;
-}
-
-static bool need_teacher(const struct qkv_train_options *o) {
-    return o->teacher != NULL;
 }
 
 static bool need_fraction(const struct qkv_train_options *o) {
@@ -164,6 +168,7 @@ static const struct need {
     {"preference_loss", need_preferences, "only preferences (preferences) have one", NULL},
     {"preference_beta", need_preferences, "only preferences (preferences) have one", NULL},
     {"label_smoothing", need_smoothing, "the preference_loss ipo has none", NULL},
+    {"label_smoothing", need_targets, "with teacher_share 1 the loss is the divergence from the teacher alone", NULL},
     {"dropout", need_dropout, "preferences are learnt without dropout", NULL},
     {"batch_tokens", need_lines, "the windows of a text are all as long", "leave it out, and set batch instead"},
     {"long", need_long, "the windows of a text are all as long as the context", NULL},

@@ -328,7 +328,7 @@ static const struct range {
     {"keep", 1, 1e6, 0, NULL},
     {"decay_share", 0, 1, OPEN_LOW, NULL},
     {"preference_beta", 0, 1e6, OPEN_LOW, NULL},
-    {"teacher_temperature", 0.01, 1000, 0, NULL},
+    {"teacher_temperature", 0.01, 100, 0, NULL},
     {"teacher_share", 0, 1, OPEN_LOW, NULL},
     {"average", 0, 1, OPEN_HIGH, "0: none"},
 };

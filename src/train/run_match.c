@@ -1,9 +1,27 @@
 /* run_match: whether a run that was begun is the one that a spec and options ask for. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "model/spec.h"
 #include "train/train.h"
+
+/* Options that name what a run begins with or is taught by: another file is another run. */
+static bool match_named(const char *name) {
+    return !strcmp(name, "from") || !strcmp(name, "teacher") || !strcmp(name, "template");
+}
+
+/* Whether both name the same file, or none. */
+static bool match_files(const struct qkv_train_option *option, const struct qkv_train_options *then,
+                        const struct qkv_train_options *now) {
+    const char *before, *here;
+    struct stat a, b;
+    memcpy(&before, (const char *)then + option->offset, sizeof before);
+    memcpy(&here, (const char *)now + option->offset, sizeof here);
+    if (!before || !here || !*before || !*here) return (before && *before) == (here && *here);
+    if (!strcmp(before, here)) return true;
+    return !stat(before, &a) && !stat(here, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
 
 /* The first option that changes the numbers of the run and has another value. */
 static enum qkv_status match_options(struct qkv_context *ctx, const char *folder, const struct qkv_train_options *then,
@@ -14,10 +32,11 @@ static enum qkv_status match_options(struct qkv_context *ctx, const char *folder
         const bool shorter =
             (!strcmp(option->name, "steps") && now->epochs <= 0 && now->steps < then->steps) ||
             (!strcmp(option->name, "epochs") && now->epochs > 0 && (then->epochs <= 0 || now->epochs < then->epochs));
-        if (!qkv_train_changes_numbers(option->name) && !shorter) continue;
+        if (!qkv_train_changes_numbers(option->name) && !shorter && !match_named(option->name)) continue;
         qkv_train_value_text(option, then, before);
         qkv_train_value_text(option, now, here);
-        if (strcmp(before, here) != 0)
+        const bool same = match_named(option->name) ? match_files(option, then, now) : !strcmp(before, here);
+        if (!same)
             return qkv_fail(ctx, QKV_ARGUMENT,
                             "%s holds a run with other options: its %s is %s, not %s; choose another folder", folder,
                             option->name, before, here);

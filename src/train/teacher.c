@@ -70,10 +70,11 @@ enum qkv_status qkv_teacher_open(struct qkv_trainer *t, const struct qkv_spec *s
     return status ? status : teacher_check(t, spec);
 }
 
+/* B 0: the shapes of lines are not known yet. */
 static struct qkv_pass_options teacher_options(const struct qkv_trainer *t) {
     struct qkv_pass_options options = qkv_pass_defaults();
     struct qkv_data_extent most = {.B = qkv_parts_most(t->ctx, &t->options, (size_t)t->options.batch), .T = t->data.T};
-    if (t->data.lines.shape_count) most = (struct qkv_data_extent){0};
+    if (t->data.dataset->reads != QKV_READS_TEXT) most = (struct qkv_data_extent){0};
     qkv_data_widen(&most, t->data.lines.shapes, t->data.lines.shape_count);
     options.B = most.B;
     options.T = most.T;

@@ -139,6 +139,13 @@ static void print_weights(struct qkv_json *json, const char *key, uint64_t bytes
     qkv_json_end(json, '}');
 }
 
+/* The time that templates of talks may write; nothing of other runs. */
+static void print_now(struct qkv_json *json, uint64_t now) {
+    if (!now) return;
+    qkv_json_line(json, 4);
+    qkv_json_put_count(json, "now", now);
+}
+
 static void print_all(struct qkv_json *json, const struct qkv_train_options *options,
                       const struct qkv_run_facts *facts) {
     const struct qkv_train_option *option;
@@ -156,6 +163,7 @@ static void print_all(struct qkv_json *json, const struct qkv_train_options *opt
     print_end(json);
     print_vocab(json, 4, &facts->texts.data);
     if (facts->texts.beside_data.bytes) print_beside(json, facts);
+    print_now(json, facts->texts.now);
     print_weights(json, "from", facts->from_bytes, facts->from_hash);
     print_weights(json, "teacher", facts->teacher_bytes, facts->teacher_hash);
     qkv_seams_print(json, &facts->seams);
@@ -325,6 +333,8 @@ static enum qkv_status read_all(struct qkv_context *ctx, const char *path, const
     if (teacher &&
         (!read_count(teacher, "bytes", &facts->teacher_bytes) || !read_hash(teacher, "hash", &facts->teacher_hash)))
         return train_json_wrong(ctx, path, "teacher", "an object of bytes and hash: those of the teacher's weights");
+    if (json_object_get(root, "now") && !read_count(root, "now", &facts->texts.now))
+        return train_json_wrong(ctx, path, "now", "the seconds since 1970 that the chat template may write");
     if (!read_facts(texts, "data", tokenizer, &facts->texts.data))
         return train_json_wrong(ctx, path, "texts.data",
                                 "an object of bytes, hash and tokens beside a tokenizer of vocab and hash");

@@ -70,4 +70,10 @@ bad 1 'equal.jsonl:1: "chosen" and "rejected" are the same' --preferences equal.
 bad 2 'preference-beta is given, but only preferences' --chat talks.jsonl --template chat.jinja --preference-beta 1
 try 0 train other 3 --quiet --tokenizer chars
 bad 1 'the teacher .*other has another vocabulary' --data text.txt --teacher other
+refuse 1 'other has another tokenizer, so its loss a token is about other tokens' \
+    "$QKV" eval whole --chat held-out.jsonl --against other
+try 0 train short 3 --quiet --tokenizer bytes --set context=32
+printf '{"prompt": "%050d", "completion": " fools."}\n' 7 | cat - held-out.jsonl >mixed.jsonl
+refuse 1 '0 of the lines are longer than the context of the first model, 1 than that of short' \
+    "$QKV" eval whole --chat mixed.jsonl --against short --long skip
 finish
