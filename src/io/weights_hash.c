@@ -6,14 +6,24 @@
 #include "io/io.h"
 #include "io/published_files.h"
 
+enum { BLOCK = 1 << 16 };
+
+/* Adds a file block by block: weights may be larger than what memory is left. */
 static enum qkv_status hash_add(struct qkv_context *ctx, const char *path, uint64_t *bytes, uint64_t *hash) {
-    struct qkv_map map;
-    enum qkv_status status = qkv_read_file(ctx, path, &map);
+    struct qkv_file file;
+    enum qkv_status status = qkv_file_open(ctx, path, &file);
     if (status) return status;
-    *bytes += map.size;
-    *hash = qkv_hash(*hash, map.data, map.size);
-    qkv_unmap_file(&map);
-    return QKV_OK;
+    unsigned char *block = qkv_allocate(ctx, BLOCK, 1);
+    if (!block) status = QKV_MEMORY;
+    for (size_t at = 0; at < file.size && !status; at += BLOCK) {
+        const size_t n = qkv_min(BLOCK, file.size - at);
+        status = qkv_file_read(&file, at, block, n);
+        if (!status) *hash = qkv_hash(*hash, block, n);
+    }
+    if (!status) *bytes += file.size;
+    free(block);
+    qkv_file_close(&file);
+    return status;
 }
 
 enum qkv_status qkv_weights_hash(struct qkv_context *ctx, const char *path, uint64_t *bytes, uint64_t *hash) {

@@ -27,7 +27,7 @@ enum qkv_status qkv_lora_check(struct qkv_context *ctx, const struct qkv_train_o
 /* The weights are those that the run began with. */
 static enum qkv_status lora_check_base(struct qkv_trainer *t) {
     uint64_t bytes = 0, hash = 0;
-    if (!t->facts.from_bytes || t->ctx->ignore_digest) return QKV_OK;
+    if (t->fresh || !t->facts.from_bytes || t->ctx->ignore_digest) return QKV_OK; /* a new run has just read them */
     const enum qkv_status status = qkv_weights_hash(t->ctx, t->options.from, &bytes, &hash);
     if (status || (bytes == t->facts.from_bytes && hash == t->facts.from_hash)) return status;
     return qkv_fail(t->ctx, QKV_FORMAT,
