@@ -181,6 +181,14 @@ enum qkv_status qkv_plan(struct qkv_context *ctx, struct qkv_arena *arena, const
     return status;
 }
 
+enum qkv_status qkv_plan_at_most(struct qkv_context *ctx, struct qkv_arena *arena, const char *what,
+                                 qkv_plan_body *plan, void *argument, size_t *bytes) {
+    ctx->at_most = true;
+    const enum qkv_status status = qkv_plan(ctx, arena, what, plan, argument, bytes);
+    ctx->at_most = false;
+    return status;
+}
+
 enum qkv_status qkv_arena_room(struct qkv_context *ctx, struct qkv_arena *arena, size_t bytes, const char *what) {
     if (arena->base && arena->capacity >= bytes) {
         qkv_arena_release(arena, 0);

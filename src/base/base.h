@@ -43,6 +43,7 @@ struct qkv_context {
     struct qkv_team *team;             /* the other threads of the context; NULL: none were started */
     bool ignore_memory, ignore_digest; /* as in struct qkv_context_options */
     const struct qkv_backend *backend; /* where numbers are, and what computes with them */
+    bool at_most;                      /* within qkv_plan_at_most */
     const struct qkv_kernels *kernels; /* chosen once, by qkv_context_create */
     char isa[16];                      /* the name of that table, "avx2" */
     enum qkv_precision precision;      /* of matrix products and of activations saved for backward */
@@ -252,6 +253,10 @@ void qkv_planning_end(struct qkv_context *ctx, struct qkv_planning had);
 typedef enum qkv_status qkv_plan_body(void *argument);
 enum qkv_status qkv_plan(struct qkv_context *ctx, struct qkv_arena *arena, const char *what, qkv_plan_body *plan,
                          void *argument, size_t *bytes);
+/* The same for every forward pass of at most the rows and sequences that plan(argument) has: products and attention of
+ * fewer may be cut in ways that take more scratch, so each of them is planned for any smaller number too. */
+enum qkv_status qkv_plan_at_most(struct qkv_context *ctx, struct qkv_arena *arena, const char *what,
+                                 qkv_plan_body *plan, void *argument, size_t *bytes);
 /* Empties an arena, and replaces it by a larger one if it has no room for `bytes`. The arena may be {0}. */
 enum qkv_status qkv_arena_room(struct qkv_context *ctx, struct qkv_arena *arena, size_t bytes, const char *what);
 /* The context's own arena, empty, with room for `bytes`: replaced by a larger one when a call needs more. */

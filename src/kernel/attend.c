@@ -161,17 +161,43 @@ static enum qkv_status forward_fp32(struct qkv_context *ctx, struct qkv_arena *s
     return status;
 }
 
+static enum qkv_status forward_call(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a) {
+    struct qkv_attend_work work = {.plan = qkv_attend_work_start(ctx, a), .kernels = ctx->kernels->attend};
+    work.bf16 = qkv_attend_bf16_of(ctx, &work.plan), work.unit = ctx->kernels->bf16;
+    const size_t mark = qkv_arena_mark(scratch);
+    const enum qkv_status status = work.bf16 ? forward_bf16(ctx, scratch, &work) : forward_fp32(ctx, scratch, &work);
+    qkv_arena_release(scratch, mark);
+    return status;
+}
+
+/* Plans the calls of fewer sequences or queries that can take more memory: those with so few blocks of the largest size
+ * that they are cut smaller. */
+static enum qkv_status forward_plan_fewer(struct qkv_context *ctx, struct qkv_arena *scratch,
+                                          const struct qkv_attend *a) {
+    const struct qkv_attend_plan plan = qkv_attend_work_start(ctx, a);
+    const struct qkv_attend_bf16_kernels *bf16 = qkv_attend_bf16_of(ctx, &plan);
+    const size_t tile = bf16 ? bf16->strip : ctx->kernels->attend->tile, step = qkv_max(1, tile / plan.group);
+    const bool own_keys = !a->past && !a->pasts && !a->pages.lists && !a->pages.k;
+    enum qkv_status status = QKV_OK;
+    for (size_t B = 1; B <= a->B && !status && (B - 1) * a->Hkv < FORWARD_ITEMS; B++)
+        for (size_t T = step; T < a->Tq + step && !status; T += step) {
+            struct qkv_attend fewer = *a;
+            fewer.B = B;
+            fewer.Tq = qkv_min(T, a->Tq);
+            if (own_keys) fewer.Tk = qkv_min(fewer.Tq, a->Tk);
+            status = forward_call(ctx, scratch, &fewer);
+            if (B * a->Hkv * (fewer.Tq * plan.group / QKV_ATTEND_ROWS) >= FORWARD_ITEMS) break;
+        }
+    return status;
+}
+
 enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_attend *a) {
     enum qkv_status status = qkv_attend_check(ctx, a);
     if (status) return status;
     if (!a->B || !a->Tq) return QKV_OK;
     if (!a->y.data) return qkv_fail(ctx, QKV_ARGUMENT, "attention: y must be given");
-    struct qkv_attend_work work = {.plan = qkv_attend_work_start(ctx, a), .kernels = ctx->kernels->attend};
-    work.bf16 = qkv_attend_bf16_of(ctx, &work.plan), work.unit = ctx->kernels->bf16;
-    size_t mark = qkv_arena_mark(scratch);
-    status = work.bf16 ? forward_bf16(ctx, scratch, &work) : forward_fp32(ctx, scratch, &work);
-    qkv_arena_release(scratch, mark);
-    return status;
+    if (ctx->at_most) status = forward_plan_fewer(ctx, scratch, a);
+    return status ? status : forward_call(ctx, scratch, a);
 }
 
 /* ---- weights ---------------------------------------------------------------------------------------------------- */

@@ -19,6 +19,15 @@ const struct qkv_product *qkv_product_of(const struct qkv_context *ctx) {
     return qkv_product_of_precision(ctx->precision);
 }
 
+enum qkv_status qkv_product_run(const struct qkv_product *product, struct qkv_context *ctx, struct qkv_arena *scratch,
+                                const struct qkv_product_call *call) {
+    enum qkv_status status = QKV_OK;
+    struct qkv_product_call fewer = *call;
+    for (fewer.M = 1; ctx->at_most && fewer.M < call->M && !status; fewer.M++)
+        status = product->multiply(ctx, scratch, &fewer);
+    return status ? status : product->multiply(ctx, scratch, call);
+}
+
 static bool product_serves(const struct qkv_product *row, const struct qkv_stored *stored) {
     for (size_t i = 0; i < stored->count; i++)
         if (!row->serves(stored->parts[i].dtype)) return false;

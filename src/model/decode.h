@@ -191,7 +191,7 @@ struct qkv_decoder_pass {
 enum qkv_status qkv_decoder_pass_run(struct qkv_decoder *decoder, const struct qkv_decoder_pass *pass);
 /* Bytes of the passes that will surely come: one token per row, and `chunk` tokens per row. */
 enum qkv_status qkv_decoder_pass_measure(struct qkv_decoder *decoder, size_t chunk, size_t *bytes);
-/* Bytes of the passes that may come: the maximum of tokens, in one row or in all rows. */
+/* Bytes of every pass that may come, with tokens in any rows. */
 enum qkv_status qkv_decoder_pass_measure_mixed(struct qkv_decoder *decoder, size_t scored, size_t *bytes);
 
 /* ---- batches of uses (use_measure.c) ----------------------------------------------------------------------------- */

@@ -222,27 +222,17 @@ enum qkv_status qkv_decoder_pass_measure(struct qkv_decoder *d, size_t chunk, si
 }
 
 enum qkv_status qkv_decoder_pass_measure_mixed(struct qkv_decoder *d, size_t scored, size_t *bytes) {
-    const size_t most = qkv_decoder_pass_most(d), rows = d->rows, longest = qkv_min(most, d->capacity);
-    const size_t each = qkv_min(d->capacity, (most + rows - 1) / rows), first = qkv_min(longest, most - rows + 1);
-    const struct {
-        size_t rows, longest, tokens;
-    } shapes[] = {{1, longest, longest}, {rows, first, most}, {rows, each, most}, {rows, 1, rows}};
-    enum qkv_status status = QKV_OK;
+    size_t most = qkv_decoder_pass_most(d);
+    if (d->capacity < most / d->rows) most = d->rows * d->capacity;
+    const struct qkv_decoder_shape shape = {.rows = d->rows,
+                                            .longest = qkv_min(most, d->capacity),
+                                            .tokens = most,
+                                            .groups = d->encoded ? d->rows : 0,
+                                            .longest_group = most,
+                                            .scored = qkv_min(scored, most)};
+    struct pass_plan plan = {d, &shape};
     *bytes = 0;
-    for (size_t i = 0; i < 2 * sizeof shapes / sizeof *shapes && !status; i++) {
-        const size_t at = i / 2, tokens = shapes[at].tokens;
-        const bool one = i % 2; /* all rows are of one source */
-        const struct qkv_decoder_shape shape = {.rows = shapes[at].rows,
-                                                .longest = shapes[at].longest,
-                                                .tokens = tokens,
-                                                .groups = !d->encoded ? 0
-                                                          : one       ? 1
-                                                                      : shapes[at].rows,
-                                                .longest_group = one ? tokens : shapes[at].longest,
-                                                .scored = qkv_min(scored, tokens)};
-        if (!one || d->encoded) status = pass_measure(d, &shape, bytes);
-    }
-    return status;
+    return qkv_plan_at_most(d->model->ctx, &d->arena, "one decoding step", plan_pass, &plan, bytes);
 }
 
 /* Grows the memory for another shape: it is cut differently, which can take more scratch. */

@@ -38,7 +38,7 @@ static enum qkv_status plan_run(void *argument) {
     return qkv_encoder_run(plan->e, &plan->batch);
 }
 
-/* Measures a run over packed sources of such a shape. */
+/* Measures a run over packed sources of at most such a shape. */
 static enum qkv_status places_measure(struct places_plan *plan, size_t B, size_t T, size_t rows) {
     static const int32_t none[1];
     struct qkv_encoded *e = plan->e;
@@ -51,18 +51,16 @@ static enum qkv_status places_measure(struct places_plan *plan, size_t B, size_t
                                              .lengths = e->lengths_now,
                                              .tables = plan->pages ? e->tables_now : NULL,
                                              .output = e->output};
-    return qkv_plan(e->model->ctx, &e->arena, "encoding", plan_run, plan, &plan->bytes);
+    return qkv_plan_at_most(e->model->ctx, &e->arena, "encoding", plan_run, plan, &plan->bytes);
 }
 
-/* Plans what is taken, and inside that plan the runs: of one source, of as many as there can be, and of equal ones. */
+/* Plans what is taken, and inside that plan the runs. */
 static enum qkv_status plan_places(void *argument) {
     struct places_plan *plan = argument;
     const struct qkv_encoded_room *room = plan->room;
     const size_t longest = qkv_min(room->T, room->rows), sources = qkv_min(room->sources, room->rows);
     enum qkv_status status = places_take(plan->e, room);
-    if (!status) status = places_measure(plan, 1, longest, longest);
-    if (!status) status = places_measure(plan, sources, longest, room->rows);
-    return status ? status : places_measure(plan, sources, qkv_max(1, room->rows / sources), room->rows);
+    return status ? status : places_measure(plan, sources, longest, room->rows);
 }
 
 static enum qkv_status places_plan(struct places_plan *plan, size_t *kept) {

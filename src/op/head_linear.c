@@ -84,7 +84,8 @@ enum qkv_status qkv_forward_head_linear(struct qkv_tape *tape, struct qkv_node *
     const size_t mark = qkv_arena_mark(tape->arena), size = qkv_type_size(y->dtype);
     enum qkv_status status = QKV_OK;
     struct qkv_stored rows;
-    for (size_t h = 0; h < o->heads && !status; h++) {
+    const size_t heads = tape->ctx->at_most ? 1 : o->heads; /* which take the same memory */
+    for (size_t h = 0; h < heads && !status; h++) {
         struct qkv_product_call p = {
             .c = head_at(y->data, y->dtype, h * (o->out + o->tail)),
             .dtype = y->dtype,
@@ -94,7 +95,7 @@ enum qkv_status qkv_forward_head_linear(struct qkv_tape *tape, struct qkv_node *
             .N = o->out,
             .K = o->in};
         head_right(&p, weight, o->heads, h, o->transposed, &rows);
-        status = product->multiply(tape->ctx, tape->arena, &p);
+        status = qkv_product_run(product, tape->ctx, tape->arena, &p);
     }
     struct tails t = {.kernels = tape->ctx->kernels,
                       .heads = o->heads,
@@ -131,7 +132,7 @@ static enum qkv_status head_backward_weight(struct qkv_tape *tape, const struct 
                                        .N = weight->columns,
                                        .K = in->rows,
                                        .accumulate = true};
-    if (!in->learning.order) return product->multiply(tape->ctx, tape->arena, &p);
+    if (!in->learning.order) return qkv_product_run(product, tape->ctx, tape->arena, &p);
     return product->sum(tape->ctx, tape->arena,
                         &(struct qkv_sums_call){p.c, p.ldc, p.a, p.b, p.M, p.N, &in->learning.order->sums, NULL});
 }
@@ -160,7 +161,7 @@ enum qkv_status qkv_backward_head_linear(struct qkv_tape *tape, struct qkv_node 
                                      .K = o->out,
                                      .accumulate = accumulate};
         head_right(&p, weight, o->heads, h, !o->transposed, &rows);
-        if (dx) status = product->multiply(tape->ctx, tape->arena, &p);
+        if (dx) status = qkv_product_run(product, tape->ctx, tape->arena, &p);
         if (!status && dweight) status = head_backward_weight(tape, node, h, wide + h * to, dy + h * from, dweight);
     }
     struct tails t = {.kernels = tape->ctx->kernels,

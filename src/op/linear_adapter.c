@@ -46,7 +46,7 @@ static enum qkv_status adapter_up(struct qkv_tape *tape, const struct qkv_adapte
                                           .M = N,
                                           .N = part->b.rows,
                                           .K = rank};
-    return product->multiply(tape->ctx, tape->arena, &call);
+    return qkv_product_run(product, tape->ctx, tape->arena, &call);
 }
 
 enum qkv_status qkv_adapter_forward(struct qkv_tape *tape, const struct qkv_adapter *adapter, float *y, size_t ldy,
@@ -82,7 +82,8 @@ static enum qkv_status adapter_down(struct qkv_tape *tape, const struct qkv_adap
                                           .M = N,
                                           .N = rank,
                                           .K = part->b.rows};
-    const enum qkv_status status = qkv_operand_product_back(tape, &part->b)->multiply(tape->ctx, tape->arena, &call);
+    const enum qkv_status status =
+        qkv_product_run(qkv_operand_product_back(tape, &part->b), tape->ctx, tape->arena, &call);
     if (!status) qkv_scale_floats(tape->ctx, du, false, du, part->scale, N * rank);
     return status;
 }

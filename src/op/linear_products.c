@@ -80,16 +80,16 @@ static enum qkv_status linear_backward_rows(struct qkv_tape *tape, const float *
     float *own = dweight + begin * in;
     const struct qkv_operand a = linear_operand(linear_floats(dy + begin), 1, ld), b = linear_operand(x, in, 1);
     if (!order)
-        return product->multiply(tape->ctx, tape->arena,
-                                 &(struct qkv_product_call){.c = own,
-                                                            .dtype = QKV_F32,
-                                                            .ldc = in,
-                                                            .a = a,
-                                                            .b = b,
-                                                            .M = end - begin,
-                                                            .N = in,
-                                                            .K = N,
-                                                            .accumulate = true});
+        return qkv_product_run(product, tape->ctx, tape->arena,
+                               &(struct qkv_product_call){.c = own,
+                                                          .dtype = QKV_F32,
+                                                          .ldc = in,
+                                                          .a = a,
+                                                          .b = b,
+                                                          .M = end - begin,
+                                                          .N = in,
+                                                          .K = N,
+                                                          .accumulate = true});
     struct qkv_order_carry rows, *to = linear_carry(weight, &carry, own, &rows);
     const struct qkv_sums_call sums = {own, in, a, b, end - begin, in, &order->sums, to};
     enum qkv_status status = product->sum(tape->ctx, tape->arena, &sums);
@@ -121,7 +121,7 @@ static enum qkv_status linear_backward_x(struct qkv_tape *tape, const float *dy,
                                           .M = N,
                                           .N = in,
                                           .K = out};
-    return qkv_operand_product_back(tape, weight)->multiply(tape->ctx, tape->arena, &call);
+    return qkv_product_run(qkv_operand_product_back(tape, weight), tape->ctx, tape->arena, &call);
 }
 
 enum qkv_status qkv_linear_backward_parts(struct qkv_tape *tape, const float *dy, struct qkv_linear_rows x, size_t N,
@@ -168,7 +168,7 @@ enum qkv_status qkv_linear_forward_parts(struct qkv_tape *tape, struct qkv_linea
         .M = N,
         .N = weight->rows,
         .K = in};
-    const enum qkv_status status = product->multiply(tape->ctx, tape->arena, &call);
+    const enum qkv_status status = qkv_product_run(product, tape->ctx, tape->arena, &call);
     qkv_arena_release(tape->arena, mark);
     return status;
 }

@@ -1,0 +1,73 @@
+/* The memory of a decoder's passes: whatever rows get tokens, and however many each, a pass takes no more than was
+ * measured for mixed passes; over forms of attention, numbers of heads, threads and rows. */
+/* labels: numeric */
+#include "engine_pairs.h"
+
+#include "model/decode.h"
+
+enum { MODELS = 12, PASSES = 60, ROWS = 24 };
+
+/* A decoder with heads of one of these forms. */
+static struct qkv_model *random_model(struct qkv_context *ctx, struct qkv_random *r) {
+    static const char *const masks[] = {"", ", \"window\": 40", ", \"chunk\": 32"};
+    static const char *const positions[] = {"rope", "alibi", "none"};
+    static const int heads[][2] = {{1, 1}, {2, 1}, {2, 2}, {4, 1}, {4, 2}, {4, 4}, {8, 2}, {12, 3}};
+    const size_t form = qkv_random_below(r, TEST_COUNT(heads));
+    char json[1024];
+    snprintf(json, sizeof json,
+             "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 40, \"d_model\": 32, \"context\": %d, \"decoder\": "
+             "{\"layers\": 2, \"attention\": {\"heads\": %d, \"kv_heads\": %d, \"head_dim\": %d%s, \"position\": "
+             "{\"kind\": \"%s\"}}, \"ffn\": {\"kind\": \"swiglu\", \"d_ff\": 48}}}",
+             PAIR_CONTEXT, heads[form][0], heads[form][1], 8 << qkv_random_below(r, 4),
+             masks[qkv_random_below(r, TEST_COUNT(masks))], positions[qkv_random_below(r, TEST_COUNT(positions))]);
+    return fixture_model(ctx, json, NULL, 0, 7, 0.25);
+}
+
+/* Appends to some rows, up to what a pass has; rows that would be full are emptied. */
+static void append(struct qkv_decoder *d, struct qkv_random *r) {
+    static int32_t ids[ROWS * PAIR_CONTEXT];
+    size_t counts[ROWS], left = qkv_decoder_pass_most(d), rows = 1 + qkv_random_below(r, d->rows), used = 0;
+    const size_t most = 1 + qkv_random_below(r, qkv_min(left, d->capacity));
+    for (size_t i = 0; i < d->rows; i++) {
+        counts[i] = 0;
+        if (used == rows || !left || qkv_random_below(r, d->rows - i) >= rows - used) continue;
+        counts[i] = qkv_min(left, qkv_random_below(r, 3) ? 1 + qkv_random_below(r, most) : 1);
+        if (counts[i] > d->capacity - d->reached[i]) qkv_decoder_shorten(d, i, 0);
+        left -= counts[i];
+        used++;
+    }
+    assert_ok(d->model->ctx, qkv_decoder_grow(d, &(struct qkv_decoder_input){.ids = ids, .counts = counts}));
+}
+
+static void no_pass_takes_more_than_was_measured(void **state) {
+    (void)state;
+    struct qkv_random r = test_random(731);
+    for (size_t i = 0; i < MODELS; i++) {
+        struct qkv_context *ctx = pair_context(1 + (int)qkv_random_below(&r, 4));
+        struct qkv_model *m = random_model(ctx, &r);
+        const size_t rows = 1 + qkv_random_below(&r, ROWS);
+        size_t chunk = 0, mixed = 0;
+        struct qkv_decoder *d;
+        assert_ok(ctx, qkv_decoder_create(m, &QKV_OPTIONS(qkv_decoder_options, .rows = rows), &d));
+        assert_ok(ctx, qkv_decoder_pass_measure(d, 1, &chunk));
+        assert_ok(ctx, qkv_decoder_pass_measure_mixed(d, rows, &mixed));
+        for (size_t k = 0; k < PASSES; k++) {
+            append(d, &r);
+            if (d->arena.capacity > qkv_max(chunk, mixed))
+                fail_msg(
+                    "model %zu, %zu rows, pass %zu (%zu rows, %zu tokens, %zu of one): %zu bytes were measured, and "
+                    "%zu are taken",
+                    i, rows, k, d->planned[1].rows, d->planned[1].tokens, d->planned[1].longest, qkv_max(chunk, mixed),
+                    d->arena.capacity);
+        }
+        qkv_decoder_free(d);
+        qkv_model_free(m);
+        qkv_context_free(ctx);
+    }
+}
+
+int main(void) {
+    test_seed();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(no_pass_takes_more_than_was_measured)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
