@@ -65,19 +65,44 @@ struct forward {
     size_t rows, C;
 };
 
+/* The mean (0 if it is not centered) and rstd of each row. */
+QKV_INLINE void rows_measure(bool centered, const struct forward *o, const size_t R, size_t row, float *mean,
+                             float *rstd) {
+    const float *x = o->x + row * o->C;
+    for (size_t r = 0; r < R; r++) mean[r] = 0;
+    if (centered) {
+        double sums[ROWS];
+        rows_sums(sums, R, x, o->C);
+        QKV_UNROLL
+        for (size_t r = 0; r < R; r++) mean[r] = (float)(sums[r] / (double)o->C);
+        if (o->mean) memcpy(o->mean + row, mean, R * sizeof *mean);
+    }
+    rows_rstd(rstd, R, x, mean, o->eps, o->C);
+    if (o->rstd) memcpy(o->rstd + row, rstd, R * sizeof *rstd);
+}
+
+/* Functions of their own, which all gains share: they are most of the code. */
+static void centered_rows(const struct forward *o, size_t row, float *mean, float *rstd) {
+    rows_measure(true, o, ROWS, row, mean, rstd);
+}
+static void centered_row(const struct forward *o, size_t row, float *mean, float *rstd) {
+    rows_measure(true, o, 1, row, mean, rstd);
+}
+static void plain_rows(const struct forward *o, size_t row, float *mean, float *rstd) {
+    rows_measure(false, o, ROWS, row, mean, rstd);
+}
+static void plain_row(const struct forward *o, size_t row, float *mean, float *rstd) {
+    rows_measure(false, o, 1, row, mean, rstd);
+}
+
 QKV_INLINE void rows_forward(enum gain gain, bool centered, const struct forward *o, const size_t R, size_t row) {
     const size_t C = o->C;
     const float *x = o->x + row * C;
-    float *y = o->y + row * C, mean[ROWS] = {0}, rstd[ROWS];
-    if (centered) {
-        double sums[ROWS];
-        rows_sums(sums, R, x, C);
-        QKV_UNROLL
-        for (size_t r = 0; r < R; r++) mean[r] = (float)(sums[r] / (double)C);
-        if (o->mean) memcpy(o->mean + row, mean, R * sizeof *mean);
-    }
-    rows_rstd(rstd, R, x, mean, o->eps, C);
-    if (o->rstd) memcpy(o->rstd + row, rstd, R * sizeof *rstd);
+    float *y = o->y + row * C, mean[ROWS], rstd[ROWS];
+    if (centered)
+        (R > 1 ? centered_rows : centered_row)(o, row, mean, rstd);
+    else
+        (R > 1 ? plain_rows : plain_row)(o, row, mean, rstd);
     QKV_EACH(i, m, C, {
         const vf shift = centered && o->b ? vf_load_n(o->b + i, m) : vf_zero();
         QKV_UNROLL
