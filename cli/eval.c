@@ -9,7 +9,7 @@
 
 struct arguments {
     struct cli_texts data;
-    const char *pairs, *labeled, *examples, *chat, *template, *long_lines, *against;
+    const char *text_key, *pairs, *labeled, *examples, *chat, *template, *long_lines, *against;
     int64_t batch, context;
     struct cli_search search;
     bool json, quiet, documents, no_documents;
@@ -20,8 +20,11 @@ static const struct arguments defaults = {.search = CLI_SEARCH_DEFAULTS};
 
 static const struct cli_option options[] = {
     {CLI_READS, 0, "data", "FILE", offsetof(struct arguments, data),
-     .help = "text to predict token by token, or a folder of texts; several are read as one text, as in training",
+     .help = "text to predict token by token, or a folder of texts; several are read as one text, as in training; JSON "
+             "lines (.jsonl), packed files (.gz, .zst) and patterns of names are documents, as in training",
      .subject = "data"},
+    {CLI_TEXT, 0, "text-key", "KEY", offsetof(struct arguments, text_key),
+     .help = "text: the key of the texts in JSON lines", .before = "text", .subject = "data"},
     {CLI_READ, 0, "pairs", "FILE", offsetof(struct arguments, pairs),
      .help = "file of pairs: each line has a source, a tab and a target", .subject = "data"},
     {CLI_READ, 0, "examples", "FILE", offsetof(struct arguments, examples),
@@ -74,6 +77,7 @@ CLI_CONDITION(is_greedy, struct arguments, a->search.beam == 1)
 
 static const struct cli_rule rules[] = {
     {"context", has_no_text, "only a text is cut into windows (--data)"},
+    {"text-key", has_no_text, "only a text may be JSON lines (--data)"},
     {"documents no-documents", has_no_text, "only a text has documents (--data)"},
     {"against", compares_nothing,
      "only the predictions of a text (--data) and the losses of talks (--chat) are compared"},
@@ -416,8 +420,11 @@ static int eval_evaluate(struct qkv_model *model, struct qkv_model *other, const
     struct qkv_labels_evaluation labels;
     enum qkv_status status;
     if (a->data.count) {
-        struct qkv_evaluate_options o = {
-            .size = sizeof o, .batch = (size_t)a->batch, .context = (size_t)a->context, .documents = documents};
+        struct qkv_evaluate_options o = {.size = sizeof o,
+                                         .batch = (size_t)a->batch,
+                                         .context = (size_t)a->context,
+                                         .documents = documents,
+                                         .text_key = a->text_key};
         status =
             other ? qkv_evaluate_against(model, other, a->data.items, a->data.count, &o, cli_task_progress, task, &both)
                   : qkv_evaluate_text(model, a->data.items, a->data.count, &o, cli_task_progress, task, &text);

@@ -46,7 +46,8 @@ static int files_add_option(struct files_list *list, const struct cli_command *c
         files_add(list, QKV_PATH_READ, *(const char *const *)value);
         return CLI_DONE;
     case CLI_READS:
-        for (size_t i = 0; i < texts->count; i++) files_add(list, QKV_PATH_READ, texts->items[i]);
+        for (size_t i = 0; i < texts->count; i++) /* a pattern is no name of a file */
+            if (!strpbrk(texts->items[i], "*?[")) files_add(list, QKV_PATH_READ, texts->items[i]);
         return CLI_DONE;
     case CLI_MODEL_READ:
         files_add(list, QKV_PATH_MODEL, *(const char *const *)value);

@@ -24,6 +24,7 @@ struct qkv_evaluate_options {
      * token, do not attend to each other. The first token of a document has nothing to be predicted from and does not
      * count. Not for a model with a prefix. */
     bool documents;
+    const char *text_key; /* the key of the texts of JSON lines; NULL: "text" */
 };
 /* Whether the run in `folder` (or of the checkpoint with that path) was trained with documents, which evaluation should
  * then use too. False if there is no record: a model that qkv did not train, or a run from before the option existed.
@@ -38,8 +39,10 @@ static inline struct qkv_evaluate_options qkv_evaluate_defaults(void) {
 }
 /* Evaluates a model on a text: the mean loss over windows of `context` tokens, one after the other. Every token except
  * the first is predicted once. For a model whose spec has a prefix, the first half of each window is its prefix and
- * only the second half is predicted. Each of the `count` paths is a file, or a folder of files; all are joined in order,
- * as in training, with an end token between two of them.
+ * only the second half is predicted. Each of the `count` paths is a file, or a folder of files;
+ * all are joined in order, as in training, with an end token between two of them. If a path is a pattern, or ends with
+ * .jsonl, .ndjson, .gz or .zst, or text_key is set, each file or JSON line is a document as in a mixture of training:
+ * it is followed by an end token.
  *
  * In a context of several ranks (qkv/ranks.h) all ranks must call an evaluation (of texts, pairs, labelled lines or
  * examples); they divide its batches, and each gets the numbers of a single rank, bit for bit. Fails with QKV_ARGUMENT,

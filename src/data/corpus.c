@@ -158,11 +158,11 @@ void qkv_text_tokens_free(struct qkv_text_tokens *tokens) {
 }
 
 /* Whether the tokens spell the piece byte for byte; then their sizes are their bytes. */
-static bool tokens_spell(const struct qkv_text_stream *stream, const struct qkv_text_piece *piece,
+static bool tokens_spell(const struct qkv_tokenizer *tokenizer, const struct qkv_text_piece *piece,
                          struct qkv_text_tokens *tokens) {
     size_t at = 0;
     for (size_t i = 0; i < tokens->count; i++) {
-        const char *token = qkv_tokenizer_token(stream->tokenizer, tokens->ids[i], &tokens->bytes[i]);
+        const char *token = qkv_tokenizer_token(tokenizer, tokens->ids[i], &tokens->bytes[i]);
         if (!token || tokens->bytes[i] > piece->size - at) return false;
         if (memcmp(token, piece->text + at, tokens->bytes[i]) != 0) return false;
         at += tokens->bytes[i];
@@ -171,14 +171,14 @@ static bool tokens_spell(const struct qkv_text_stream *stream, const struct qkv_
 }
 
 /* The same tokens, with bytes by their places in the piece. */
-static enum qkv_status tokens_place(const struct qkv_text_stream *stream, const struct qkv_text_piece *piece,
-                                    struct qkv_text_tokens *tokens) {
+static enum qkv_status tokens_place(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer,
+                                    const struct qkv_text_piece *piece, struct qkv_text_tokens *tokens) {
     size_t *spans, at = 0;
     qkv_text_tokens_free(tokens);
-    enum qkv_status status = qkv_tokenizer_encode_spans(stream->ctx, stream->tokenizer, piece->text, piece->size, true,
-                                                        &tokens->ids, &spans, &tokens->count);
+    enum qkv_status status = qkv_tokenizer_encode_spans(ctx, tokenizer, piece->text, piece->size, true, &tokens->ids,
+                                                        &spans, &tokens->count);
     if (status) return status;
-    tokens->bytes = qkv_allocate(stream->ctx, tokens->count + 1, sizeof *tokens->bytes);
+    tokens->bytes = qkv_allocate(ctx, tokens->count + 1, sizeof *tokens->bytes);
     for (size_t i = 0; tokens->bytes && i < tokens->count; i++) {
         const size_t end = i + 1 < tokens->count ? spans[2 * i + 1] : piece->size;
         if (end <= at) continue;
@@ -189,14 +189,15 @@ static enum qkv_status tokens_place(const struct qkv_text_stream *stream, const 
     return tokens->bytes ? QKV_OK : QKV_MEMORY;
 }
 
-static enum qkv_status tokens_make(const struct qkv_text_stream *stream, const struct qkv_text_piece *piece,
-                                   struct qkv_text_tokens *tokens) {
-    enum qkv_status status = qkv_tokenizer_encode(stream->ctx, stream->tokenizer, piece->text, piece->size, true,
-                                                  &tokens->ids, &tokens->count);
+enum qkv_status qkv_text_tokens_of(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer,
+                                   const struct qkv_text_piece *piece, struct qkv_text_tokens *tokens) {
+    *tokens = (struct qkv_text_tokens){0};
+    enum qkv_status status =
+        qkv_tokenizer_encode(ctx, tokenizer, piece->text, piece->size, true, &tokens->ids, &tokens->count);
     if (status) return status;
-    tokens->bytes = qkv_allocate(stream->ctx, tokens->count + 1, sizeof *tokens->bytes);
+    tokens->bytes = qkv_allocate(ctx, tokens->count + 1, sizeof *tokens->bytes);
     if (!tokens->bytes) return QKV_MEMORY;
-    return tokens_spell(stream, piece, tokens) ? QKV_OK : tokens_place(stream, piece, tokens);
+    return tokens_spell(tokenizer, piece, tokens) ? QKV_OK : tokens_place(ctx, tokenizer, piece, tokens);
 }
 
 /* The template around the tokens, whose own tokens have no bytes. */
@@ -220,7 +221,7 @@ enum qkv_status qkv_text_next(struct qkv_text_stream *stream, struct qkv_text_to
     stream->before = stream->after = 0;
     enum qkv_status status = qkv_text_cut(stream, &piece);
     if (status || !piece.size) return status;
-    status = tokens_make(stream, &piece, tokens);
+    status = qkv_text_tokens_of(stream->ctx, stream->tokenizer, &piece, tokens);
     if (!status && tokens->count) tokens->bytes[0] += stream->spare;
     if (!status) stream->spare = tokens->count ? 0 : stream->spare + piece.size;
     if (!status) status = tokens_frame(stream, &piece, tokens);

@@ -50,6 +50,9 @@ struct qkv_text_piece {
     size_t line; /* of lines: how many there are before it */
     bool first, last;
 };
+/* The tokens of one text, without the template; the caller's also after a failure. */
+enum qkv_status qkv_text_tokens_of(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer,
+                                   const struct qkv_text_piece *piece, struct qkv_text_tokens *tokens);
 /* The next one, at stream->text, which qkv_text_take goes over: it ends where a cut changes no id, and its bytes
  * have been checked. size 0 at the end of the text. */
 enum qkv_status qkv_text_cut(struct qkv_text_stream *stream, struct qkv_text_piece *piece);
@@ -130,6 +133,8 @@ struct qkv_text_files {
 /* Adds the files that the names of an option (its QKV_FILES_MAX, up to the first NULL) stand for. */
 enum qkv_status qkv_text_files_list(struct qkv_context *ctx, const char *const *names, struct qkv_text_files *files,
                                     struct qkv_texts *notes);
+/* QKV_ARGUMENT if the name of a file says that it is no plain text. */
+enum qkv_status qkv_text_files_plain(struct qkv_context *ctx, const struct qkv_text_files *files);
 enum qkv_status qkv_text_files_add(struct qkv_context *ctx, struct qkv_text_files *files,
                                    const struct qkv_text_file *file);
 enum qkv_status qkv_text_files_copy(struct qkv_context *ctx, const struct qkv_text_files *files,

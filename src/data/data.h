@@ -311,7 +311,7 @@ struct qkv_dataset {
 #define QKV_DATASET_ROW(type, name, value, subject, help) QKV_DATASET_ROW_##type(name)
 QKV_TRAIN_LIST(QKV_DATASET_ROW)
 #define QKV_TEXT_KEY      "text"
-#define QKV_SHARDS_FOLDER "shards" /* in the folder of a run */
+#define QKV_SHARDS_FOLDER "shards"                   /* in the folder of a run */
 extern const struct qkv_dataset qkv_dataset_mixture; /* (dataset_mixture.c) */
 /* The i-th kind, NULL past the last; and the one whose option has this name, or NULL. */
 const struct qkv_dataset *qkv_dataset_at(size_t i);
@@ -345,8 +345,7 @@ enum qkv_status qkv_text_check(struct qkv_context *ctx, const struct qkv_train_o
                                const struct qkv_spec *spec);
 enum qkv_status qkv_text_restore(struct qkv_data *data);
 /* Shared by the datasets of windows: where a row of a step begins, in which tokens; rows begin … end of a step. */
-typedef size_t qkv_text_place(const struct qkv_data *data, uint64_t step, size_t row,
-                              const struct qkv_tokens **tokens);
+typedef size_t qkv_text_place(const struct qkv_data *data, uint64_t step, size_t row, const struct qkv_tokens **tokens);
 enum qkv_status qkv_text_fill(struct qkv_data *data, uint64_t step, size_t begin, size_t end, qkv_text_place *place,
                               struct qkv_batch *batch);
 enum qkv_status qkv_text_begin(struct qkv_data *data, uint64_t step, struct qkv_dataset_step *out);

@@ -16,6 +16,7 @@ static enum qkv_status dataset_text_prepare(struct qkv_data *d, struct qkv_spec 
         choice.user = d->user;
     }
     enum qkv_status status = qkv_text_tokenizer(d, &choice, spec);
+    if (!status) status = qkv_text_files_plain(d->ctx, &d->facts->data_files);
     return !status && d->options->documents ? qkv_documents_check(d->ctx, d->tokenizer) : status;
 }
 

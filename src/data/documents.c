@@ -367,25 +367,58 @@ enum qkv_status qkv_documents_encode(struct qkv_document_reader *r, struct qkv_d
     return QKV_OK;
 }
 
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status text_of_line(struct qkv_document_reader *r, const struct qkv_document_block *b,
+                                    struct qkv_document_text *t) {
+    for (struct qkv_record line; (line = document_next(b, &t->at, &t->line)).text;) {
+        enum qkv_status status = document_line(r->ctx, r, b, &line, &t->object, &t->piece.text, &t->piece.size);
+        if (!status && t->piece.size) {
+            t->piece.first = t->piece.last = true;
+            return QKV_OK;
+        }
+        json_decref(t->object);
+        t->object = NULL;
+        t->piece = (struct qkv_text_piece){0};
+        if (status && (status != QKV_FORMAT || !r->skip_bad)) return status;
+        if (status) qkv_forgive(r->ctx);
+    }
+    return QKV_OK;
+}
+
+enum qkv_status qkv_document_text_next(struct qkv_document_reader *r, const struct qkv_document_block *b,
+                                       struct qkv_document_text *t) {
+    json_decref(t->object);
+    t->object = NULL;
+    t->piece = (struct qkv_text_piece){0};
+    if (!t->at) t->line = b->line;
+    if (b->json) return text_of_line(r, b, t);
+    if (!t->at)
+        t->piece = (struct qkv_text_piece){.text = b->text, .size = b->size, .first = b->first, .last = b->last};
+    t->at = b->size;
+    return QKV_OK;
+}
+
+void qkv_document_text_end(struct qkv_document_text *t) {
+    json_decref(t->object);
+    *t = (struct qkv_document_text){0};
+}
+
 /* ---- learning ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status documents_read(struct qkv_document_reader *r, const struct qkv_document_block *b,
                                       struct qkv_learner *learner) {
-    size_t at = 0, size;
-    uint64_t number = b->line;
-    enum qkv_status status = QKV_OK;
-    if (!b->json) return qkv_learner_read(learner, b->text, b->size);
-    for (struct qkv_record line; !status && (line = document_next(b, &at, &number)).text;) {
-        const char *text;
-        json_t *object;
-        status = document_line(r->ctx, r, b, &line, &object, &text, &size);
-        if (!status && size) status = qkv_learner_read(learner, text, size);
-        if (status == QKV_FORMAT && r->skip_bad) {
+    struct qkv_document_text t = {0};
+    enum qkv_status status = qkv_document_text_next(r, b, &t);
+    while (!status && t.piece.text) {
+        status = qkv_learner_read(learner, t.piece.text, t.piece.size);
+        if (status == QKV_FORMAT && r->skip_bad && b->json) {
             qkv_forgive(r->ctx);
             status = QKV_OK;
         }
-        json_decref(object);
+        if (!status) status = qkv_document_text_next(r, b, &t);
     }
+    qkv_document_text_end(&t);
     return status;
 }
 

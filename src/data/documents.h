@@ -25,12 +25,12 @@ struct qkv_document_reader {
     /* The tokenizer, or while one is trained the learner, says where a plain file can be cut. The other one is NULL. */
     const struct qkv_tokenizer *tokenizer;
     const struct qkv_learner *learner;
-    qkv_progress *progress;                /* of long reading without a block; NULL: nobody asks */
+    qkv_progress *progress; /* of long reading without a block; NULL: nobody asks */
     void *user;
-    struct qkv_document_place place;       /* behind the block read last */
-    struct qkv_document_bad bad;           /* the reader counts files; the caller counts lines */
-    struct qkv_records records;            /* of the file at place.file, if open */
-    bool open, json, failing;              /* failing: reading fails behind the bytes that are held */
+    struct qkv_document_place place; /* behind the block read last */
+    struct qkv_document_bad bad;     /* the reader counts files; the caller counts lines */
+    struct qkv_records records;      /* of the file at place.file, if open */
+    bool open, json, failing;        /* failing: reading fails behind the bytes that are held */
 };
 /* A part of a file: whole JSON lines, or a part of a plain text that can be encoded by itself. */
 struct qkv_document_block {
@@ -41,7 +41,7 @@ struct qkv_document_block {
     struct qkv_document_place place; /* behind it */
     bool json, first, last;          /* first, last: of the plain text of its file */
     /* What it becomes. */
-    struct qkv_buffer ids;        /* int32_t */
+    struct qkv_buffer ids;   /* int32_t */
     uint64_t documents, end; /* that end in it; ids up to the end of the last one */
     uint64_t bad_lines;      /* lines that are left out */
     uint64_t bad_files;      /* that were left out before it */
@@ -57,6 +57,18 @@ void qkv_documents_close(struct qkv_document_reader *reader);
  * sentence; with skip_bad the block counts them. The result is that of blocks which are encoded one after the other. */
 enum qkv_status qkv_documents_encode(struct qkv_document_reader *reader, struct qkv_document_block *blocks,
                                      size_t count);
+/* A text of a block: the document of a JSON line, or the part of a plain file; {0} before the first. */
+struct qkv_document_text {
+    struct qkv_text_piece piece; /* first, last: of its document */
+    json_t *object;              /* the line that owns it */
+    size_t at;                   /* where the next one is in the block */
+    uint64_t line;               /* lines of the file before that */
+};
+/* Goes to the next text of a block that is not empty; piece.text NULL: there is none. A line that is wrong fails with
+ * file and line; with skip_bad it is left out. */
+enum qkv_status qkv_document_text_next(struct qkv_document_reader *reader, const struct qkv_document_block *block,
+                                       struct qkv_document_text *text);
+void qkv_document_text_end(struct qkv_document_text *text);
 /* Has a learner of a tokenizer read all documents. */
 enum qkv_status qkv_documents_learn(struct qkv_document_reader *reader, struct qkv_learner *learner,
                                     qkv_progress *progress, void *user);

@@ -238,8 +238,8 @@ enum qkv_status qkv_shards_read(const struct qkv_shards_plan *p, bool known, str
     if (!status && index_current(root)) {
         const json_t *list = json_object_get(root, "shards");
         status = index_shards(p, list, shards);
-        shards->complete = json_is_true(json_object_get(root, "complete")) && shards->count &&
-                           shards->count == json_array_size(list);
+        shards->complete =
+            json_is_true(json_object_get(root, "complete")) && shards->count && shards->count == json_array_size(list);
         if (!status) status = index_files(p, json_object_get(root, "files"), known, shards, &touched);
         index_bad(root, shards);
         /* Texts that were compared are not compared again, if the folder can be written. */

@@ -31,7 +31,7 @@ struct qkv_shards_plan {
     const struct qkv_tokenizer *tokenizer;
     /* tokenizer and vocab are set. If bytes is 0, the run is new: the shards set the other facts. */
     struct qkv_text_facts *facts;
-    const char *key;              /* option text_key */
+    const char *key; /* option text_key */
     bool skip_bad;
     uint64_t shard_tokens; /* of a shard, about */
     struct qkv_texts *notes;

@@ -15,8 +15,7 @@ static double source_weight(const char *name, size_t *size) {
     const char *colon = strrchr(name, ':');
     double weight;
     *size = strlen(name);
-    if (!colon || colon == name || strchr(colon, '/') || !qkv_real_parse(colon + 1, &weight) ||
-        qkv_file_exists(name))
+    if (!colon || colon == name || strchr(colon, '/') || !qkv_real_parse(colon + 1, &weight) || qkv_file_exists(name))
         return 0;
     *size = (size_t)(colon - name);
     return weight;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "data/data.h"
+#include "data/records.h"
 
 #define KEPT_MOST ((uint64_t)1 << 28)
 
@@ -17,6 +18,18 @@ enum qkv_status qkv_text_files_list(struct qkv_context *ctx, const char *const *
         status = qkv_text_files_add(ctx, files, &(struct qkv_text_file){.path = paths.items[i]});
     qkv_texts_free(&paths);
     return status;
+}
+
+enum qkv_status qkv_text_files_plain(struct qkv_context *ctx, const struct qkv_text_files *files) {
+    for (size_t i = 0; i < files->count; i++) {
+        const char *path = files->items[i].path;
+        if (qkv_records_are_json(path) || qkv_unpack_name(path) < strlen(path))
+            return qkv_fail(ctx, QKV_ARGUMENT,
+                            "%s is in a folder of plain texts, but its name says that it has JSON lines or is packed; "
+                            "name such files themselves, or by a pattern as in 'texts/*'",
+                            path);
+    }
+    return QKV_OK;
 }
 
 enum qkv_status qkv_text_files_add(struct qkv_context *ctx, struct qkv_text_files *files,

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sys/stat.h>
-
 #include "base/math.h"
 #include "base/sized_options.h"
+#include "data/documents.h"
+#include "data/sources.h"
 #include "model/spec.h"
 #include "text/text.h"
 #include "rank/evaluate_share.h"
@@ -24,6 +24,7 @@ struct evaluator {
     struct qkv_against against;
     struct qkv_text_files files;
     char name[QKV_FILES_NAME]; /* of the files, for messages */
+    const char *key;           /* of the texts of JSON lines; NULL: the files are plain */
     double before, total;      /* bytes of the files before; of all of them */
     size_t held;               /* ids held, the last of which is not yet an input */
     int32_t *ids;              /* B·T + 1 */
@@ -96,20 +97,91 @@ static enum qkv_status evaluate_stream(struct evaluator *e, struct qkv_text_stre
     return QKV_OK;
 }
 
+/* Feeds tokens that stand for no byte of the text. */
+static enum qkv_status evaluate_around(struct evaluator *e, const int32_t *ids, size_t count, qkv_progress *progress,
+                                       void *user) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        int32_t id = ids[i];
+        const struct qkv_text_tokens one = {.ids = &id, .bytes = &(size_t){0}, .count = 1};
+        status = evaluate_feed(e, &one, e->before, progress, user);
+    }
+    return status;
+}
+
+/* A document, or a part of one, with what training puts around it. */
+static enum qkv_status evaluate_document(struct evaluator *e, const struct qkv_text_piece *piece,
+                                         qkv_progress *progress, void *user) {
+    struct qkv_text_tokens tokens = {0};
+    const int32_t *before = NULL, *after = NULL, end = qkv_text_end(e->tokenizer);
+    size_t before_count = 0, after_count = 0;
+    if (!qkv_tokenizer_template(e->tokenizer, &before, &before_count, &after, &after_count))
+        before_count = after_count = 0;
+    enum qkv_status status = piece->first ? evaluate_around(e, before, before_count, progress, user) : QKV_OK;
+    if (!status) status = qkv_text_tokens_of(e->ctx, e->tokenizer, piece, &tokens);
+    if (!status) status = evaluate_feed(e, &tokens, e->before, progress, user);
+    if (!status && piece->last) status = evaluate_around(e, after, after_count, progress, user);
+    if (!status && piece->last && end >= 0) status = evaluate_around(e, &end, 1, progress, user);
+    qkv_text_tokens_free(&tokens);
+    return status;
+}
+
+static enum qkv_status evaluate_block(struct evaluator *e, struct qkv_document_reader *reader,
+                                      const struct qkv_document_block *block, qkv_progress *progress, void *user) {
+    struct qkv_document_text text = {0};
+    enum qkv_status status = qkv_document_text_next(reader, block, &text);
+    while (!status && text.piece.text) {
+        status = evaluate_document(e, &text.piece, progress, user);
+        if (status && status != QKV_STOPPED)
+            qkv_fail_at(e->ctx, "%s:%llu", block->path, (unsigned long long)(text.line + !block->json));
+        if (!status) status = qkv_document_text_next(reader, block, &text);
+    }
+    qkv_document_text_end(&text);
+    return status;
+}
+
+/* Documents of files that are packed or have JSON lines, one after the other. */
+static enum qkv_status evaluate_documents(struct evaluator *e, qkv_progress *progress, void *user) {
+    struct qkv_document_reader reader = {.ctx = e->ctx,
+                                         .files = &e->files,
+                                         .key = e->key,
+                                         .tokenizer = e->tokenizer,
+                                         .progress = progress,
+                                         .user = user};
+    struct qkv_document_block block = {0};
+    double before = 0;
+    bool end = false;
+    enum qkv_status status = QKV_OK;
+    for (uint64_t file = 0; !status && !end;) {
+        e->before = before + (reader.open ? (double)reader.records.bytes.file_at : 0);
+        status = qkv_train_progress(e->ctx, progress, user, "evaluating", e->before, e->total);
+        if (!status) status = qkv_documents_next(&reader, &block, &end);
+        for (; file < reader.place.file && file < e->files.count; file++) before += (double)e->files.items[file].bytes;
+        if (!status && !end) status = evaluate_block(e, &reader, &block, progress, user);
+    }
+    qkv_document_block_free(&block);
+    qkv_documents_close(&reader);
+    return status;
+}
+
 /* The files one after the other, with the end token between two of them that training puts there. */
-static enum qkv_status evaluate_run(struct evaluator *e, qkv_progress *progress, void *user) {
-    int32_t end = qkv_text_end(e->tokenizer);
-    struct qkv_text_tokens between = {.ids = &end, .bytes = &(size_t){0}, .count = 1}; /* no byte of the text */
+static enum qkv_status evaluate_texts(struct evaluator *e, qkv_progress *progress, void *user) {
+    const int32_t end = qkv_text_end(e->tokenizer);
     for (size_t i = 0; i < e->files.count; i++) {
         struct qkv_text_stream stream;
         enum qkv_status status = qkv_text_open(e->ctx, e->files.items[i].path, e->tokenizer, &stream);
         if (status) return status;
         status = evaluate_stream(e, &stream, progress, user);
         qkv_text_close(&stream);
-        if (!status && end >= 0 && i + 1 < e->files.count)
-            status = evaluate_feed(e, &between, e->before, progress, user);
+        if (!status && end >= 0 && i + 1 < e->files.count) status = evaluate_around(e, &end, 1, progress, user);
         if (status) return status;
     }
+    return QKV_OK;
+}
+
+static enum qkv_status evaluate_run(struct evaluator *e, qkv_progress *progress, void *user) {
+    enum qkv_status status = e->key ? evaluate_documents(e, progress, user) : evaluate_texts(e, progress, user);
+    if (status) return status;
     if (e->sum.share.count == 0 && e->held < 2)
         return qkv_fail(e->ctx, QKV_FORMAT,
                         "%s has %zu token%s, so there is none to predict from another; give a longer text", e->name,
@@ -117,16 +189,23 @@ static enum qkv_status evaluate_run(struct evaluator *e, qkv_progress *progress,
     return e->held > 1 ? evaluate_flush(e) : QKV_OK;
 }
 
-/* What the paths stand for, and how much it is. */
-static enum qkv_status evaluate_list(struct evaluator *e, const char *const *paths, size_t count) {
-    struct qkv_texts found = {0};
-    enum qkv_status status = qkv_list_files(e->ctx, paths, count, &found, NULL);
-    for (size_t i = 0; i < found.count && !status; i++) {
-        struct stat info;
-        status = qkv_text_files_add(e->ctx, &e->files, &(struct qkv_text_file){.path = found.items[i]});
-        if (!status && stat(found.items[i], &info) == 0) e->total += (double)info.st_size;
-    }
-    qkv_texts_free(&found);
+/* Adds the files that a path stands for. Of a mixture nothing is drawn, so its names have no weights. */
+static enum qkv_status evaluate_add(struct evaluator *e, const char *const name[2]) {
+    if (!e->key) return qkv_text_files_list(e->ctx, name, &e->files, NULL);
+    if (!qkv_sources_weight(name)) return qkv_sources_list(e->ctx, name, &e->files, NULL);
+    return qkv_fail(e->ctx, QKV_ARGUMENT,
+                    "%s has a weight; texts to evaluate are read once and have none: leave it out", *name);
+}
+
+/* What the paths stand for, and how much it is. key: of the options. */
+static enum qkv_status evaluate_list(struct evaluator *e, const char *const *paths, size_t count, const char *key) {
+    enum qkv_status status = QKV_OK;
+    bool mixes = key && *key;
+    for (size_t i = 0; i < count; i++) mixes = mixes || qkv_sources_mix((const char *const[]){paths[i], NULL});
+    if (mixes) e->key = key && *key ? key : QKV_TEXT_KEY;
+    for (size_t i = 0; i < count && !status; i++) status = evaluate_add(e, (const char *const[]){paths[i], NULL});
+    if (!status && !mixes) status = qkv_text_files_plain(e->ctx, &e->files);
+    if (!status) e->total = (double)qkv_text_files_size(&e->files);
     qkv_text_files_name(&e->files, e->name);
     if (!status && e->files.count == 0) return qkv_fail(e->ctx, QKV_ARGUMENT, "no text to evaluate is named");
     return status;
@@ -237,7 +316,7 @@ static enum qkv_status evaluate_all(struct evaluator *e, const char *const *path
     e->sum.share.size = e->other ? sizeof(struct qkv_against_part) : sizeof(struct qkv_evaluate_part);
     enum qkv_status status = QKV_TAKE_OPTIONS(e->ctx, qkv_evaluate_options, &own, options);
     if (!status) status = evaluate_prepare(e, &own);
-    if (!status) status = evaluate_list(e, paths, count);
+    if (!status) status = evaluate_list(e, paths, count, own.text_key);
     status = qkv_rank_check_evaluation(e->model, &e->files, status);
     if (!status && e->other) status = qkv_rank_check_evaluation(e->other, &e->files, status);
     if (!status) status = evaluate_run(e, progress, user);

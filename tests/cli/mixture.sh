@@ -140,6 +140,36 @@ try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data text.txt:1 --data
 has err 'skip-bad: 1 line is left out, the first one because .*lacks.jsonl:2: '
 has err 'skip-bad: 1 file is left out, the first one because .*cut.jsonl.gz:[0-9]+: the file is cut'
 
+# ---- evaluation: JSON lines, packed or not, are the text of their documents with an end token behind each ----
+printf '{"text": "%s"}\n' "the cat sat on the mat" "a dog" "" "and so on, and on" "the end" >docs.jsonl
+printf '{"id": 1, "body": "the cat sat on the mat"}\n{"body": "a dog"}\n' >bodies.jsonl
+printf '%s<|endoftext|>' "the cat sat on the mat" "a dog" "and so on, and on" "the end" >joined.txt
+gzip -kf docs.jsonl
+measures() { # NAMES...: loss and tokens
+    "$QKV" eval whole --json -q --threads 1 --context 7 "$@" | grep -oE '"(loss|tokens)": [^,]*'
+}
+measures --data joined.txt >wanted
+[ "$(wc -l <wanted)" = 2 ] || fail "eval joined.txt: no loss"
+for names in docs.jsonl docs.jsonl.gz 'd*.jsonl'; do
+    checks=$((checks + 1))
+    measures --data "$names" | cmp -s - wanted || fail "eval --data $names: not the loss of joined.txt"
+    measures --data "$names" --documents >by-document
+    measures --data joined.txt --documents | cmp -s - by-document || fail "eval --documents --data $names: another loss"
+done
+try 0 "$QKV" eval whole --data bodies.jsonl --text-key body -q
+try 1 "$QKV" eval whole --data bodies.jsonl -q
+has err '^qkv: .*bodies.jsonl:1: the object has no key text; it has id, body; name the key of the text with --text-key$'
+try 1 "$QKV" eval whole --data docs.jsonl:0.5 -q
+try 1 "$QKV" eval whole --data 'none*.jsonl' -q
+has err '^qkv: no file has a name like none\*.jsonl; check the pattern$'
+mkdir lines && cp docs.jsonl lines
+try 1 "$QKV" eval whole --data lines -q
+has err 'docs.jsonl is in a folder of plain texts, but its name says that it has JSON lines or is packed'
+try 1 "$QKV" train --spec spec.json --data lines --steps 1 --out lined
+has err 'docs.jsonl is in a folder of plain texts, but its name says'
+try 1 "$QKV" compare --data docs.jsonl --preset nano-gpt --axis kv=mha --steps 2 --warmup 1 --out compared
+has err '^qkv: a comparison reads plain texts, but the name of .*docs.jsonl says that it has JSON lines'
+
 # ---- ranks ----
 if [ -e "$BINARY/qkv-mpi.so" ] && command -v mpirun >/dev/null; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
