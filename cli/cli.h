@@ -332,12 +332,16 @@ int cli_open_model(const struct cli_common *common, struct qkv_context *ctx, con
 char *cli_model_name(const char *path);
 /* Whether a text can be a name in requests: letters, digits, and any of - _ . : */
 bool cli_is_name(const char *text);
-/* The folder of "NAME=FOLDER", or of "FOLDER". */
-const char *cli_adapter_folder(const char *text);
 /* Checks the names of the command line; CLI_DONE, or the exit code after a message. */
 int cli_adapters_check(const struct cli_common *common, const char *command);
 /* The same for the names of adapters and of the model, which requests must tell apart. */
 int cli_adapters_apart(const struct cli_common *common, const char *command, const char *model);
+
+/* ---- adapters (adapters.c) ---- */
+/* The folder of "NAME=FOLDER", or of "FOLDER". */
+const char *cli_adapter_folder(const char *text);
+/* The name, which the caller frees; NULL: there is none, or no memory. */
+char *cli_adapter_name(const char *text);
 /* Opens a model with the adapters of the command line. */
 enum qkv_status cli_adapters_open(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
                                   struct qkv_model_open_options *options, struct qkv_opening **opening);

@@ -25,20 +25,8 @@ char *cli_model_name(const char *path) {
 
 /* ---- adapters ---------------------------------------------------------------------------------------------------- */
 
-/* A name has no "/", so runs/lr=0.1 is a folder. */
-const char *cli_adapter_folder(const char *text) {
-    const size_t name = strcspn(text, "=/");
-    return text[name] == '=' ? text + name + 1 : text;
-}
-
-/* The name in front of the folder, which the caller frees; NULL: there is none, or no memory. */
-static char *adapter_name(const char *text) {
-    const char *folder = cli_adapter_folder(text);
-    return folder == text ? NULL : strndup(text, (size_t)(folder - text) - 1);
-}
-
 static int adapters_check_name(const char *command, const char *text) {
-    char *name = adapter_name(text);
+    char *name = cli_adapter_name(text);
     int code = CLI_DONE;
     if (name && !cli_is_name(name))
         code = cli_usage(
@@ -75,27 +63,4 @@ int cli_adapters_apart(const struct cli_common *common, const char *command, con
                              "otherwise",
                              command, model);
     return CLI_DONE;
-}
-
-enum qkv_status cli_adapters_open(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
-                                  struct qkv_model_open_options *options, struct qkv_opening **opening) {
-    const struct cli_texts *given = &common->adapters;
-    struct qkv_named_adapter *list = calloc(given->count + 1, sizeof *list);
-    enum qkv_status status = list ? QKV_OK : QKV_MEMORY;
-    for (size_t i = 0; list && i < given->count; i++) {
-        list[i].folder = cli_adapter_folder(given->items[i]);
-        list[i].name = adapter_name(given->items[i]);
-        if (!list[i].name && list[i].folder != given->items[i]) status = QKV_MEMORY;
-    }
-    options->adapter = common->adapter;
-    if (!status && given->count && !list[0].name) options->adapter = list[0].folder;
-    options->adapters = list;
-    options->adapter_count = !status && given->count && list[0].name ? given->count : 0;
-    if (status)
-        cli_failed("out of memory");
-    else
-        status = qkv_model_open(ctx, folder, options, opening);
-    for (size_t i = 0; list && i < given->count; i++) free((char *)(uintptr_t)list[i].name);
-    free(list);
-    return status;
 }

@@ -39,7 +39,8 @@ QKV_API enum qkv_status qkv_adapter_create(struct qkv_model *model, const char *
 QKV_API enum qkv_status qkv_adapter_load(struct qkv_model *model, const char *folder);
 /* Reads an adapter as qkv_adapter_load does, and gives it to the model with a name: 1 to 256 bytes in UTF-8 without
  * control characters, "/" and "=", which no other adapter of the model has. The model must have no adapter without a
- * name, no shares, and nothing that uses it. Fails as qkv_adapter_load does. */
+ * name, no shares, and nothing that uses it. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC,
+ * QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_adapter_add(struct qkv_model *model, const char *name, const char *folder);
 /* The name of the i-th of these adapters, in the order in which they were added; NULL past the last. The model's. */
 QKV_API const char *qkv_adapter_name(const struct qkv_model *model, size_t i);

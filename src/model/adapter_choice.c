@@ -58,7 +58,7 @@ const char *qkv_adapter_name(const struct qkv_model *model, size_t i) {
 }
 
 enum qkv_status qkv_adapter_use(struct qkv_model *model, const char *name) {
-    QKV_CALL(qkv_model_context(model));
+    QKV_CALL(model ? model->ctx : NULL);
     QKV_NEED(qkv_call, model);
     struct qkv_adapter_run all;
     enum qkv_status status = qkv_model_check_alive(model);
