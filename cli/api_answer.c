@@ -273,7 +273,7 @@ void cli_api_put_head(const struct cli_api *api, const struct cli_api_request *r
                       : chunk  ? "chat.completion.chunk"
                                : "chat.completion");
     qkv_json_put_integer(out, "created", created);
-    qkv_json_put_text(out, "model", api->name);
+    qkv_json_put_text(out, "model", r->adapter ? r->adapter : api->name);
 }
 
 void cli_api_put_counts(const struct cli_api_request *r, struct qkv_json *out) {

@@ -283,6 +283,7 @@ bool cli_api_submit(const struct cli_api *api, struct cli_api_request *r, struct
         options.ids = p->ids;
         options.id_count = p->count;
         ask.options = &options;
+        ask.adapter = r->adapter;
         ask.prompt = p->ids ? NULL : p->text;
         ask.prompt_size = p->ids ? 0 : p->size;
         ask.second = r->second;

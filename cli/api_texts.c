@@ -131,7 +131,7 @@ static void put_vector(const struct cli_api_choice *c, bool encodes64, struct qk
 }
 
 static void put_list(const struct cli_api *api, const struct cli_api_request *r, struct qkv_json *out) {
-    qkv_json_put_text(out, "model", api->name);
+    qkv_json_put_text(out, "model", r->adapter ? r->adapter : api->name);
     qkv_json_key(out, "usage");
     qkv_json_begin(out, '{');
     qkv_json_put_count(out, "prompt_tokens", r->prompt_tokens);

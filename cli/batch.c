@@ -54,7 +54,7 @@ static const struct cli_option options[] = {
                      .high = INT64_MAX, .before = "0"),
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress", .subject = "output"},
     CLI_JSON(struct arguments, "what was done"),
-    CLI_ADAPTER(struct arguments),
+    CLI_ADAPTER_LIST(struct arguments, "each answers the requests whose \"model\" is its name"),
     CLI_MODEL(struct arguments),
     CLI_CACHE(struct arguments),
 };
@@ -82,6 +82,31 @@ static bool line_body(const json_t *request, const json_t **body, bool *chat, st
     return true;
 }
 
+static const char *batch_name(const void *batch, size_t i) {
+    const struct cli_batch *b = batch;
+    return i ? qkv_adapter_name(b->api.model, i - 1) : b->model_name;
+}
+
+/* Finds the adapter that a body names; NULL: the model itself. Without adapters "model" may be anything. */
+static bool batch_adapter(const struct cli_batch *b, const json_t *body, const char **adapter,
+                          struct cli_api_error *error) {
+    const char *name = json_string_value(json_object_get(body, "model")), *known;
+    size_t count = 0;
+    *adapter = NULL;
+    if (!name || !b->model_name || !strcmp(name, b->api.name)) return true;
+    for (; (known = batch_name(b, count)); count++) {
+        if (strcmp(known, name) != 0) continue;
+        if (count) *adapter = known;
+        return true;
+    }
+    const char *closest = qkv_closest_name(name, batch_name, b, count);
+    cli_api_refuse(error, "model", "there is no model \"%.80s\"; %s%s", name,
+                   closest ? "did you mean " : "\"model\" is the name of the model or of an adapter (--adapter)",
+                   closest ? closest : "");
+    error->status = 404;
+    return false;
+}
+
 /* Reads a request and gives it to the engine; what is wrong with it becomes its answer. */
 static int batch_begin(struct cli_batch *b, struct cli_batch_line *line, uint64_t seed) {
     struct cli_batch_item *item = calloc(1, sizeof *item);
@@ -97,8 +122,11 @@ static int batch_begin(struct cli_batch *b, struct cli_batch_line *line, uint64_
         json_object_del(own, "custom_id");
         body = own;
     }
-    fine = fine && cli_api_read(&b->api, body, chat, seed + line->number - 1, &item->request, &error) &&
-           cli_api_submit(&b->api, &item->request, &error);
+    const char *adapter = NULL;
+    fine = fine && batch_adapter(b, body, &adapter, &error) &&
+           cli_api_read(&b->api, body, chat, seed + line->number - 1, &item->request, &error);
+    if (fine) item->request.adapter = adapter;
+    fine = fine && cli_api_submit(&b->api, &item->request, &error);
     json_decref(own);
     if (!fine) {
         const int code = cli_batch_write(b, line->name, line->number, NULL, &error);
@@ -253,13 +281,23 @@ static int batch_model(struct cli_batch *b, const struct arguments *a, const cha
     return code ? code : batch_work(b, a);
 }
 
+/* With adapters that have names, "model" chooses one of them, or the model. */
+static int batch_names(struct cli_batch *b, const struct arguments *a, const char *path) {
+    const struct cli_texts *given = &a->common.adapters;
+    const int code = cli_adapters_check(&a->common, "batch");
+    if (code || !given->count || cli_adapter_folder(given->items[0]) == given->items[0]) return code;
+    b->model_name = cli_model_name(path);
+    return b->model_name ? cli_adapters_apart(&a->common, "batch", b->model_name) : cli_failed("out of memory");
+}
+
 static int batch_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct cli_batch b = {.input = a->input, .output = a->output};
     if (!count) return cli_usage("batch: name a model: %s batch MODEL --input FILE --output FILE", cli_program);
     if (!a->input) return cli_usage("batch: name a file of requests: --input requests.jsonl");
     if (!a->output) return cli_usage("batch: name a file for the answers: --output answers.jsonl");
-    int code = cli_talk_begin(&a->set, &b.api.style);
+    int code = batch_names(&b, a, words[0]);
+    if (!code) code = cli_talk_begin(&a->set, &b.api.style);
     b.names = json_object();
     if (!code) b.in = fopen(a->input, "r");
     if (!code && !b.in) code = cli_failed("cannot read %s: %s", a->input, strerror(errno));
@@ -283,6 +321,7 @@ static int batch_run(const void *values, const char *const *words, size_t count)
     qkv_context_free(b.api.ctx);
     json_decref(b.names);
     free(b.text);
+    free(b.model_name);
     return code;
 }
 
@@ -303,6 +342,8 @@ const struct cli_command *cli_batch(void) {
             "Answers are made together, and prompts that begin alike are read once. An answer has the bytes that the "
             "request gets alone: nothing depends on other requests, on --rows, --memory or --threads. Sampling options "
             "are for requests that do not say them; a request without a seed has --seed (0) plus its line - 1.\n\n"
+            "With adapters that have names (--adapter NAME=FOLDER, any number of times) \"model\" in a request is the "
+            "name of one of them, or of the model.\n\n"
             "A request that makes no sense is answered with status 400 and the name of the field, and the command ends "
             "with exit code 1. Interrupted, the same command goes on where it stopped.",
         .examples = "qkv batch instruct.gguf --input requests.jsonl --output answers.jsonl",

@@ -52,7 +52,7 @@ static const struct cli_option options[] = {
     CLI_SAMPLING(struct arguments),
     CLI_RULES(struct arguments, rules),
     CLI_ANSWER(struct arguments),
-    CLI_ADAPTER(struct arguments),
+    CLI_ADAPTER_LIST(struct arguments, "/adapter NAME chooses one"),
     CLI_MODEL(struct arguments),
     CLI_CACHE(struct arguments),
 };
@@ -200,7 +200,9 @@ static int chat_begin(struct cli_chat *chat, const struct arguments *a, struct q
     chat->answer.terminal = isatty(STDOUT_FILENO) != 0;
     if (!chat->messages || !chat->stops.items) return cli_failed("out of memory");
     const struct qkv_session_options session = {.size = sizeof session, .capacity = context};
-    if (qkv_session_create(chat->model, &session, &chat->session)) return cli_broken(chat->ctx);
+    chat->adapter = qkv_adapter_name(chat->model, 0); /* the first one answers */
+    if (qkv_adapter_use(chat->model, chat->adapter) || qkv_session_create(chat->model, &session, &chat->session))
+        return cli_broken(chat->ctx);
     return a->system ? cli_chat_system(chat, a->system) : CLI_DONE;
 }
 
@@ -213,7 +215,8 @@ static int chat_run(const void *values, const char *const *words, size_t count) 
     const bool terminal = !a.input && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     if (!count) return cli_usage("chat: name a model: %s chat MODEL", cli_program);
     setlocale(LC_CTYPE, "");
-    int code = cli_talk_begin(&a.set, &chat.style);
+    int code = cli_adapters_check(&a.common, "chat");
+    if (code == CLI_DONE) code = cli_talk_begin(&a.set, &chat.style);
     if (code == CLI_DONE) code = cli_rules_read(&a.rules, &chat.rules);
     if (code == CLI_DONE && a.input) code = cli_read_all(a.input, CLI_LINES_MAX, &talks, &size);
     if (code == CLI_DONE) code = cli_open(&a.common, &chat.ctx);
@@ -255,6 +258,8 @@ const struct cli_command *cli_chat(void) {
             "and the GGUF file name them. When the context is full, stop ends the talk there, and forget-oldest leaves "
             "the oldest messages out of what the model reads. max_new_tokens or max_length of generation_config.json "
             "replace the default of --tokens.\n\n"
+            "--adapter may be given several times, as NAME=FOLDER: the first adapter answers until /adapter NAME "
+            "chooses another, which then reads the whole talk again.\n\n"
             "With --json each answer is a line {\"message\": {\"role\", \"content\", for thoughts "
             "\"reasoning_content\"}, \"ended_by\": end, stop, length, full or interrupted, \"prompt_tokens\", "
             "\"cached_tokens\", \"tokens\", \"seed\"}. Answer I has the seed plus I - 1.",

@@ -174,6 +174,39 @@ static enum cli_chat_next command_load(struct cli_chat *chat, const char *argume
     return CLI_CHAT_READ;
 }
 
+enum { ADAPTERS_TEXT = 400 };
+#define ADAPTER_NONE "none"
+
+/* The names that /adapter takes. */
+static const char *adapters_list(const struct cli_chat *chat, char text[ADAPTERS_TEXT]) {
+    size_t used = 0;
+    const char *name;
+    for (size_t i = 0; (name = qkv_adapter_name(chat->model, i)) && used < ADAPTERS_TEXT; i++)
+        used += (size_t)snprintf(text + used, ADAPTERS_TEXT - used, "%s, ", name);
+    if (used < ADAPTERS_TEXT) snprintf(text + used, ADAPTERS_TEXT - used, ADAPTER_NONE);
+    return text;
+}
+
+static enum cli_chat_next command_adapter(struct cli_chat *chat, const char *argument) {
+    const char *name;
+    char text[ADAPTERS_TEXT];
+    size_t i = 0;
+    if (!qkv_adapter_name(chat->model, 0)) {
+        cli_say("there are no adapters to choose from; begin with --adapter NAME=FOLDER");
+        return CLI_CHAT_READ;
+    }
+    if (!*argument) {
+        printf("%s, of %s\n", chat->adapter ? chat->adapter : ADAPTER_NONE, adapters_list(chat, text));
+        return CLI_CHAT_READ;
+    }
+    while ((name = qkv_adapter_name(chat->model, i)) && strcmp(name, argument) != 0) i++;
+    if (!name && strcmp(argument, ADAPTER_NONE) != 0) {
+        cli_say("there is no adapter %.80s; there are %s", argument, adapters_list(chat, text));
+        return CLI_CHAT_READ;
+    }
+    return cli_chat_adapt(chat, name) && !chat->session ? CLI_CHAT_END : CLI_CHAT_READ;
+}
+
 static enum cli_chat_next command_stats(struct cli_chat *chat, const char *argument) {
     (void)argument;
     const struct qkv_generate_report *r = &chat->report;
@@ -214,6 +247,8 @@ static const struct chat_command commands[] = {
      "temperature=0.7, top-k, top-p, min-p, repeat-penalty, repeat-last, seed, tokens, "
      "thinking=hide, when-full=forget-oldest, template.KEY",
      command_set},
+    {"adapter", "NAME", "answers with that adapter from now on; none: without; without NAME: prints them",
+     command_adapter},
     {"stats", "", "prints what the latest answer read, made and took", command_stats},
     {"exit", "", "ends the talk, as Ctrl-D does", command_exit},
 };

@@ -175,6 +175,18 @@ static int talk_generate(struct cli_chat *chat, const int32_t *ids, size_t count
     return talk_add_answer(chat);
 }
 
+int cli_chat_adapt(struct cli_chat *chat, const char *adapter) {
+    const struct qkv_session_options options = {.size = sizeof options,
+                                                .capacity = qkv_session_capacity(chat->session)};
+    qkv_session_free(chat->session);
+    chat->session = NULL;
+    chat->held_count = 0;
+    if (qkv_adapter_use(chat->model, adapter) || qkv_session_create(chat->model, &options, &chat->session))
+        return cli_broken(chat->ctx);
+    chat->adapter = adapter;
+    return CLI_DONE;
+}
+
 int cli_chat_answer(struct cli_chat *chat) {
     struct qkv_rendered text = {0};
     int32_t *ids = NULL;

@@ -39,6 +39,7 @@ enum cli_kind {
     CLI_READ,       /* CLI_TEXT: the path of a file, or of a folder of files, to read */
     CLI_READS,      /* CLI_TEXTS: such paths */
     CLI_MODEL_READ, /* CLI_TEXT: the path of a model or run to read */
+    CLI_ADAPTERS,   /* CLI_TEXTS: such paths, with a name in front: NAME=FOLDER */
     CLI_WRITE,      /* CLI_TEXT: the path of a file to write */
     CLI_FOLDER,     /* CLI_TEXT: the path of a folder to write into */
     CLI_COUNT,      /* int64_t in [low, high] */
@@ -230,6 +231,7 @@ struct cli_common {
     int64_t threads;
     const char *isa, *precision, *cache, *adapter;
     bool ignore_memory, ignore_digest, map;
+    struct cli_texts adapters; /* in place of `adapter`: one folder, or any number of NAME=FOLDER */
 };
 /* Rows for the option table of a command whose struct `type` has `struct cli_common common`. In a help
  * text {} stands for the choices. */
@@ -274,6 +276,15 @@ struct cli_common {
     CLI_COMMON_ROW(CLI_MODEL_READ, type, adapter, "FOLDER",                                                            \
                    .help = "adapter of the model (LoRA): the folder of a run with --lora, or of PEFT",                 \
                    .before = "none")
+/* For commands that choose among several by name. */
+#define CLI_ADAPTER_LIST(type, choice)                                                                                 \
+    {                                                                                                                  \
+        CLI_ADAPTERS, 0, "adapter", "FOLDER", offsetof(type, common.adapters),                                         \
+            .subject = CLI_MACHINE,                                                                                    \
+            .help = "adapter of the model (LoRA): the folder of a run with --lora, or of PEFT; several have names, "   \
+                    "NAME=FOLDER, and " choice,                                                                        \
+            .before = "none"                                                                                           \
+    }
 /* Ends of "--name has no effect: ..." that several commands use. */
 #define CLI_WHY_FOLDER "a folder has its own model; it is for --preset and --spec"
 #define CLI_WHY_FRESH  "a fresh model has no weights to check; it is for model folders"
@@ -315,6 +326,26 @@ enum qkv_status cli_open_with(const struct cli_common *common, struct qkv_contex
                               struct qkv_opening **opening);
 int cli_open_model(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
                    struct qkv_opening **opening);
+/* ---- names in requests (request_names.c) ---- */
+/* The name of a model: the last part of its path, without ".gguf" and what names a checkpoint. The caller frees it;
+ * NULL: no memory. */
+char *cli_model_name(const char *path);
+/* Whether a text can be a name in requests: letters, digits, and any of - _ . : */
+bool cli_is_name(const char *text);
+/* Checks the names of the command line; CLI_DONE, or the exit code after a message. */
+int cli_adapters_check(const struct cli_common *common, const char *command);
+/* The same for the names of adapters and of the model, which requests must tell apart. */
+int cli_adapters_apart(const struct cli_common *common, const char *command, const char *model);
+
+/* ---- adapters (adapters.c) ---- */
+/* The folder of "NAME=FOLDER", or of "FOLDER". */
+const char *cli_adapter_folder(const char *text);
+/* The name, which the caller frees; NULL: there is none, or no memory. */
+char *cli_adapter_name(const char *text);
+/* Opens a model with the adapters of the command line. */
+enum qkv_status cli_adapters_open(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
+                                  struct qkv_model_open_options *options, struct qkv_opening **opening);
+
 /* Fills a model that is opened, and prints a message if its bf16 is emulated, and a warning about its folder. cli_load
  * does both in one call. */
 int cli_load_opened(const struct cli_common *common, struct qkv_context *ctx, const char *folder,

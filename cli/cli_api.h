@@ -77,8 +77,9 @@ struct cli_api_request {
     bool uses_tools;      /* calls of tools are looked for */
     struct cli_api_values values;
     bool streams, tells_usage;
-    bool calls_only;    /* the answer is a list of calls of tools */
-    const json_t *body; /* borrowed while the request is read */
+    bool calls_only;     /* the answer is a list of calls of tools */
+    const json_t *body;  /* borrowed while the request is read */
+    const char *adapter; /* that answers it, by its name, which the answer has; NULL: the model itself */
     struct qkv_engine_request ask;
     struct qkv_generate_options options;
     struct qkv_search_options search;  /* beam 0: there is none */

@@ -30,6 +30,7 @@ struct cli_batch {
     bool chats;    /* some are chats */
     struct cli_api api;
     struct qkv_model *draft; /* NULL: none */
+    char *model_name;        /* in requests, as its path is; NULL: any name is the model's */
     struct cli_batch_item *items;
     size_t open;                   /* choices of items */
     size_t had, answered, refused; /* answers that were there; that were written */

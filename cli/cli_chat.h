@@ -83,9 +83,10 @@ struct cli_chat {
     json_t *messages;
     int32_t *held; /* the ids that the session holds, and some more */
     size_t held_count, held_room;
-    bool forgets;     /* a full context forgets the oldest messages; else it ends the talk */
-    size_t forgotten; /* messages that the latest answer did not see */
-    char *file;       /* of the latest /save or /load, which /save may replace; NULL: none */
+    const char *adapter; /* that answers, of those with names; NULL: the model itself */
+    bool forgets;        /* a full context forgets the oldest messages; else it ends the talk */
+    size_t forgotten;    /* messages that the latest answer did not see */
+    char *file;          /* of the latest /save or /load, which /save may replace; NULL: none */
     struct cli_answer answer;
     uint64_t answers;
     struct qkv_generate_report report; /* of the latest answer */
@@ -101,6 +102,9 @@ bool cli_chat_drop(struct cli_chat *chat, const char *role);
 int cli_chat_system(struct cli_chat *chat, const char *text);
 /* Replaces the talk by that of JSON: a list of messages, or an object with "messages". `name` is for messages. */
 int cli_chat_read(struct cli_chat *chat, const char *name, const char *text, size_t size);
+/* Further answers are made with the adapter of that name; NULL: with the model itself. The whole talk is then read
+ * again. Returns CLI_DONE, or CLI_FAILED after a message; without a session the talk has ended. */
+int cli_chat_adapt(struct cli_chat *chat, const char *adapter);
 /* Answers the talk, and adds the answer to it. A failure leaves the talk as it was. Returns CLI_DONE, CLI_FAILED after
  * a message, or CLI_INTERRUPTED: the answer so far is in the talk. */
 int cli_chat_answer(struct cli_chat *chat);

@@ -170,8 +170,10 @@ struct cli_call *cli_calls_take(struct cli_calls *calls);
 
 void *cli_serve_reader(void *server);
 void *cli_serve_engine(void *server);
-/* Finds the model that a request names, the first one if it names none; NULL: *error. */
-struct cli_served *cli_serve_model(struct cli_server *server, const json_t *body, struct cli_api_error *error);
+/* Finds the model that a request names, the first one if it names none; *adapter: the name of its adapter, or NULL
+ * where the request names the model itself. NULL: *error. */
+struct cli_served *cli_serve_model(struct cli_server *server, const json_t *body, const char **adapter,
+                                   struct cli_api_error *error);
 
 /* ---- what is counted (serve_metrics.c) --------------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 #include "cli.h"
 
 bool cli_is_list(enum cli_kind kind) {
-    return kind == CLI_TEXTS || kind == CLI_READS;
+    return kind == CLI_TEXTS || kind == CLI_READS || kind == CLI_ADAPTERS;
 }
 
 struct files_list {
@@ -51,6 +51,9 @@ static int files_add_option(struct files_list *list, const struct cli_command *c
         return CLI_DONE;
     case CLI_MODEL_READ:
         files_add(list, QKV_PATH_MODEL, *(const char *const *)value);
+        return CLI_DONE;
+    case CLI_ADAPTERS:
+        for (size_t i = 0; i < texts->count; i++) files_add(list, QKV_PATH_MODEL, cli_adapter_folder(texts->items[i]));
         return CLI_DONE;
     case CLI_WRITE:
     case CLI_FOLDER:
@@ -106,7 +109,7 @@ int cli_files_check(const struct cli_command *command, const void *values, const
     struct qkv_context *ctx = NULL;
     size_t room = command->option_count + count + 2;
     for (size_t i = 0; i < command->option_count; i++)
-        if (command->options[i].kind == CLI_READS)
+        if (command->options[i].kind == CLI_READS || command->options[i].kind == CLI_ADAPTERS)
             room += ((const struct cli_texts *)files_value(&command->options[i], values))->count;
     list.items = calloc(room, sizeof *list.items);
     int code = list.items ? files_list(&list, command, values, words, count) : cli_failed("out of memory");

@@ -24,6 +24,7 @@ static enum complete_kind complete_kind(const struct cli_option *option) {
     case CLI_WRITE:
         return COMPLETE_FILE;
     case CLI_FOLDER:
+    case CLI_ADAPTERS:
         return COMPLETE_FOLDER;
     case CLI_TEXT:
     case CLI_TEXTS:

@@ -149,6 +149,7 @@ static int options_set(struct parser *p, const struct cli_option *option, const 
         return CLI_DONE;
     case CLI_TEXTS:
     case CLI_READS:
+    case CLI_ADAPTERS:
         return options_append(value, text);
     case CLI_COUNT:
         if (cli_read_count(text, option->low, option->high, value)) return CLI_DONE;

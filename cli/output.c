@@ -266,8 +266,7 @@ enum qkv_status cli_open_with(const struct cli_common *common, struct qkv_contex
     struct qkv_model_open_options options = qkv_model_open_defaults();
     options.cache = common->cache;
     options.map = common->map;
-    options.adapter = common->adapter;
-    return qkv_model_open(ctx, folder, &options, opening);
+    return cli_adapters_open(common, ctx, folder, &options, opening);
 }
 
 int cli_open_model(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
@@ -288,6 +287,7 @@ int cli_load_second(const struct cli_common *common, struct qkv_context *ctx, co
                     struct qkv_model **model) {
     struct cli_common plain = *common;
     plain.adapter = NULL;
+    plain.adapters.count = 0;
     return cli_load(&plain, ctx, folder, model);
 }
 

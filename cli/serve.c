@@ -1,5 +1,4 @@
 /* serve.c: "qkv serve" answers requests over HTTP with models: what it loads, how memory is divided, how it ends. */
-#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -85,7 +84,7 @@ static const struct cli_option options[] = {
               .help = "a line for each request on standard error: {}", .subject = "output"),
     CLI_JSON(struct cli_serve_options, "the address, the models and their memory"),
     CLI_SAMPLING_WITHOUT_SEED(struct cli_serve_options),
-    CLI_ADAPTER(struct cli_serve_options),
+    CLI_ADAPTER_LIST(struct cli_serve_options, "each answers the requests whose \"model\" is its name"),
     CLI_MODEL(struct cli_serve_options),
     CLI_CACHE(struct cli_serve_options),
 };
@@ -108,19 +107,6 @@ enum { SERVE_CONTEXT = 4096 };
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
 
-/* The name of a model in requests: the last part of its path, without ".gguf" and what names a checkpoint. */
-static char *served_name(const char *path) {
-    size_t size = strlen(path), from = 0;
-    while (size > 1 && path[size - 1] == '/') size--;
-    for (size_t i = 0; i + 1 < size; i++)
-        if (path[i] == '/') from = i + 1;
-    const char *ends[] = {".gguf", ".safetensors"};
-    for (size_t i = 0; i < CLI_COUNT_OF(ends); i++)
-        if (size - from > strlen(ends[i]) && !strncmp(path + size - strlen(ends[i]), ends[i], strlen(ends[i])))
-            size -= strlen(ends[i]);
-    return strndup(path + from, size - from);
-}
-
 /* Whether a text is a site, as browsers name it in Origin: https://example.org:8080. */
 static bool is_origin(const char *text) {
     const char *host = strstr(text, "://");
@@ -131,28 +117,22 @@ static bool is_origin(const char *text) {
     return true;
 }
 
-static bool is_name(const char *text) {
-    size_t size = 0;
-    while (isalnum((unsigned char)text[size]) || (text[size] && strchr("-_.:", text[size]))) size++;
-    return size && !text[size] && size < 256;
-}
-
 /* Checks the texts of the command line that nothing else does. */
 static int serve_check(const struct cli_serve_options *o) {
-    if (!is_name(o->host) || !o->host[strcspn(o->host, ".:abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")])
+    if (!cli_is_name(o->host) || !o->host[strcspn(o->host, ".:abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")])
         return cli_usage("--host is \"%.80s\"; it is an address, such as 127.0.0.1, or a name", o->host);
     for (size_t i = 0; i < o->allow_origin.count; i++)
         if (!is_origin(o->allow_origin.items[i]))
             return cli_usage("--allow-origin is \"%.80s\"; it is a site, such as https://example.org, or *",
                              o->allow_origin.items[i]);
     for (size_t i = 0; i < o->allow_host.count; i++)
-        if (!is_name(o->allow_host.items[i]))
+        if (!cli_is_name(o->allow_host.items[i]))
             return cli_usage("--allow-host is \"%.80s\"; it is a name, such as models.example.org",
                              o->allow_host.items[i]);
     for (size_t i = 0; i < o->name.count; i++)
-        if (!is_name(o->name.items[i]))
+        if (!cli_is_name(o->name.items[i]))
             return cli_usage("--name is \"%.80s\"; a name has letters, digits, and any of - _ . :", o->name.items[i]);
-    return CLI_DONE;
+    return cli_adapters_check(&o->common, "serve");
 }
 
 static int serve_names(struct cli_server *s) {
@@ -161,17 +141,17 @@ static int serve_names(struct cli_server *s) {
         return cli_usage("serve: --draft guesses for one model, and there are %zu", s->model_count);
     if (given->count > s->model_count)
         return cli_usage("serve: there are %zu names and %zu models", given->count, s->model_count);
-    if (s->model_count > 1 && s->options->common.adapter)
+    if (s->model_count > 1 && s->options->common.adapters.count)
         return cli_usage("serve: --adapter is for one model, and there are %zu", s->model_count);
     for (size_t i = 0; i < s->model_count; i++) {
-        s->models[i].name = i < given->count ? strdup(given->items[i]) : served_name(s->models[i].path);
+        s->models[i].name = i < given->count ? strdup(given->items[i]) : cli_model_name(s->models[i].path);
         if (!s->models[i].name) return cli_failed("out of memory");
         for (size_t k = 0; k < i; k++)
             if (!strcmp(s->models[k].name, s->models[i].name))
                 return cli_usage("serve: two models have the name %s; name them: --name ONE --name OTHER",
                                  s->models[i].name);
     }
-    return CLI_DONE;
+    return cli_adapters_apart(&s->options->common, "serve", s->models[0].name);
 }
 
 /* Loads a model in a context of its own, with a share of it for the reader. */
@@ -491,6 +471,8 @@ const struct cli_command *cli_serve(void) {
             "each model; prompts that begin alike are read "
             "once. An answer has the bytes that the request gets alone: it depends on its own fields and seed, and on "
             "nothing else.\n\n"
+            "One model may be loaded with many adapters, --adapter NAME=FOLDER for each: they are models of their own "
+            "for requests, by their names, share its weights, and are answered in the same batches.\n\n"
             "It listens on this machine alone unless --host says otherwise, prints its address on standard output, and "
             "a line for each request on standard error. It knows no TLS: put a proxy in front for that. Interrupted, "
             "it finishes what runs, within --grace seconds.\n\n"

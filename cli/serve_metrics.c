@@ -20,6 +20,11 @@ void cli_histogram_add(struct cli_histogram *h, double value) {
 
 /* ---- the log ----------------------------------------------------------------------------------------------------- */
 
+/* What answers a call, by its name in requests; NULL: not known yet. */
+static const char *call_model(const struct cli_call *c) {
+    return c->request.adapter ? c->request.adapter : c->served ? c->served->name : NULL;
+}
+
 static void log_json(const struct cli_call *c, const char *when) {
     struct qkv_json out = cli_serve_json();
     qkv_json_begin(&out, '{');
@@ -29,7 +34,7 @@ static void log_json(const struct cli_call *c, const char *when) {
     qkv_json_put_text(&out, "method", c->method);
     qkv_json_put_text(&out, "path", c->path);
     qkv_json_put_integer(&out, "status", c->status);
-    qkv_json_put_text(&out, "model", c->served ? c->served->name : NULL);
+    qkv_json_put_text(&out, "model", call_model(c));
     qkv_json_put_count(&out, "prompt_tokens", c->request.prompt_tokens);
     qkv_json_put_count(&out, "cached_tokens", c->request.cached_tokens);
     qkv_json_put_count(&out, "tokens", c->request.tokens);
@@ -46,7 +51,7 @@ static void log_text(const struct cli_call *c, const char *when) {
     for (size_t i = 0; i < sizeof path; i++)
         path[i] = c->path[i] && ((unsigned char)c->path[i] < 32 || c->path[i] == 127) ? '?' : c->path[i];
     fprintf(stderr, "%s %d %s %s", when, c->status, c->method, path);
-    if (c->served) fprintf(stderr, " %s", c->served->name);
+    if (c->served) fprintf(stderr, " %s", call_model(c));
     if (c->first > 0)
         fprintf(stderr, ", %zu (%zu cached) + %zu tokens, first after %.2f s, %.1f tokens/s", c->request.prompt_tokens,
                 c->request.cached_tokens, c->request.tokens, c->first - c->began,

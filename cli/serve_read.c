@@ -4,21 +4,29 @@
 #ifdef QKV_MICROHTTPD
 #include <string.h>
 
-static const char *served_name(const void *list, size_t i) {
-    return ((const struct cli_served *)list)[i].name;
+/* The i-th name in requests: the models, then the adapters of the only one that has some. */
+static const char *served_name(const void *server, size_t i) {
+    const struct cli_server *s = server;
+    return i < s->model_count ? s->models[i].name : qkv_adapter_name(s->models[0].model, i - s->model_count);
 }
 
-struct cli_served *cli_serve_model(struct cli_server *s, const json_t *body, struct cli_api_error *error) {
+struct cli_served *cli_serve_model(struct cli_server *s, const json_t *body, const char **adapter,
+                                   struct cli_api_error *error) {
     const json_t *wanted = json_object_get(body, "model");
-    const char *name = json_string_value(wanted);
+    const char *name = json_string_value(wanted), *known;
+    size_t count = 0;
+    *adapter = NULL;
     if (!wanted || json_is_null(wanted)) return &s->models[0];
     if (!name) {
         cli_api_refuse(error, "model", "model must be a text");
         return NULL;
     }
-    for (size_t i = 0; i < s->model_count; i++)
-        if (!strcmp(s->models[i].name, name)) return &s->models[i];
-    const char *closest = qkv_closest_name(name, served_name, s->models, s->model_count);
+    for (; (known = served_name(s, count)); count++) {
+        if (strcmp(known, name) != 0) continue;
+        if (count >= s->model_count) *adapter = known;
+        return &s->models[*adapter ? 0 : count];
+    }
+    const char *closest = qkv_closest_name(name, served_name, s, count);
     cli_api_refuse(error, "model", "there is no model \"%.80s\"; %s%s", name,
                    closest ? "did you mean " : "GET /v1/models lists those there are", closest ? closest : "");
     error->status = 404;

@@ -40,12 +40,14 @@ static bool metrics(struct cli_call *c, struct cli_api_error *error) {
     return true;
 }
 
-static void put_model(const struct cli_served *m, struct qkv_json *out) {
+/* adapter: the name of one of the model's; NULL: the model itself. */
+static void put_model(const struct cli_served *m, const char *adapter, struct qkv_json *out) {
     qkv_json_begin(out, '{');
-    qkv_json_put_text(out, "id", m->name);
+    qkv_json_put_text(out, "id", adapter ? adapter : m->name);
     qkv_json_put_text(out, "object", "model");
     qkv_json_put_integer(out, "created", m->created);
     qkv_json_put_text(out, "owned_by", "qkv");
+    if (adapter) qkv_json_put_text(out, "parent", m->name);
     qkv_json_put_count(out, "max_model_len", m->state.context);
     qkv_json_end(out, '}');
 }
@@ -57,7 +59,12 @@ static bool models(struct cli_call *c, struct cli_api_error *error) {
     qkv_json_put_text(&out, "object", "list");
     qkv_json_key(&out, "data");
     qkv_json_begin(&out, '[');
-    for (size_t i = 0; i < c->server->model_count; i++) put_model(&c->server->models[i], &out);
+    for (size_t i = 0; i < c->server->model_count; i++) {
+        const struct cli_served *m = &c->server->models[i];
+        const char *adapter;
+        put_model(m, NULL, &out);
+        for (size_t k = 0; (adapter = qkv_adapter_name(m->model, k)); k++) put_model(m, adapter, &out);
+    }
     qkv_json_end(&out, ']');
     qkv_json_end(&out, '}');
     return answer_json(c, &out);
@@ -65,11 +72,12 @@ static bool models(struct cli_call *c, struct cli_api_error *error) {
 
 static bool one_model(struct cli_call *c, struct cli_api_error *error) {
     json_t *body = json_pack("{s:s}", "model", c->path + strlen(c->route->path));
-    const struct cli_served *m = body ? cli_serve_model(c->server, body, error) : NULL;
+    const char *adapter;
+    const struct cli_served *m = body ? cli_serve_model(c->server, body, &adapter, error) : NULL;
     struct qkv_json out = cli_serve_json();
     json_decref(body);
     if (!m) return false;
-    put_model(m, &out);
+    put_model(m, adapter, &out);
     return answer_json(c, &out);
 }
 
@@ -99,8 +107,10 @@ static uint64_t any_seed(void) {
 static bool continuation(struct cli_call *c, bool chat, struct cli_api_error *error) {
     struct cli_server *s = c->server;
     json_t *body = cli_api_parse(c->body, c->size, error);
-    c->served = body ? cli_serve_model(s, body, error) : NULL;
+    const char *adapter;
+    c->served = body ? cli_serve_model(s, body, &adapter, error) : NULL;
     const bool fine = c->served && cli_api_read(&c->served->reader, body, chat, any_seed(), &c->request, error);
+    if (fine) c->request.adapter = adapter;
     json_decref(body);
     pthread_mutex_lock(&s->lock);
     c->number = ++s->next_number;
@@ -121,8 +131,10 @@ static bool chat_completions(struct cli_call *c, struct cli_api_error *error) {
 static bool texts(struct cli_call *c, cli_api_read_texts *read, struct cli_api_error *error) {
     struct cli_server *s = c->server;
     json_t *body = cli_api_parse(c->body, c->size, error);
-    c->served = body ? cli_serve_model(s, body, error) : NULL;
+    const char *adapter;
+    c->served = body ? cli_serve_model(s, body, &adapter, error) : NULL;
     const bool fine = c->served && read(&c->served->reader, body, &c->request, error);
+    if (fine) c->request.adapter = adapter;
     json_decref(body);
     return fine;
 }

@@ -17,7 +17,8 @@ static json_t *text_body(struct cli_call *c, const char *const *names, struct cl
         if (!names[i] && fine && !c->server->options->ignore_fields)
             fine = cli_api_refuse(error, key, "there is no field \"%.40s\" in a request of %s", key, c->path);
     }
-    if (fine) c->served = cli_serve_model(c->server, body, error);
+    const char *adapter;
+    if (fine) c->served = cli_serve_model(c->server, body, &adapter, error);
     if (fine && c->served && !qkv_model_tokenizer(c->served->reader.model))
         fine = cli_api_refuse(error, "model", "%s has no tokenizer", c->served->name);
     if (fine && c->served) return body;

@@ -19,7 +19,7 @@ static void adapt(struct fixture *f, struct adapted *a, float dropout) {
     leaf(f, N, IN, 0);
     leaf(f, OUT, IN, 0);
     leaf(f, 1, OUT, 0);
-    *a = (struct adapted){.adapter = {a->parts, a->operands, 2, dropout}};
+    *a = (struct adapted){.adapter = {.parts = a->parts, .operands = a->operands, .count = 2, .dropout = dropout}};
     for (size_t i = 0; i < 2; i++) {
         a->parts[i] = (struct qkv_adapter_part){.a = *leaf(f, parts[i].rank, IN, 0),
                                                 .b = *leaf(f, parts[i].rows, parts[i].rank, 0),

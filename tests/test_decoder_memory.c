@@ -1,5 +1,6 @@
 /* The memory of a decoder's passes: whatever rows get tokens, and however many each, a pass takes no more than was
- * measured for mixed passes; over forms of attention, numbers of heads, threads and rows. */
+ * measured for mixed passes; over forms of attention, numbers of heads, threads and rows, and of the adapters that rows
+ * choose. */
 /* labels: numeric */
 #include "engine_pairs.h"
 
@@ -39,19 +40,37 @@ static void append(struct qkv_decoder *d, struct qkv_random *r) {
     assert_ok(d->model->ctx, qkv_decoder_grow(d, &(struct qkv_decoder_input){.ids = ids, .counts = counts}));
 }
 
+/* Gives a model adapters of some of its matrices. */
+static void give_adapters(struct qkv_model *m, struct qkv_random *r, size_t count) {
+    struct qkv_adapted *adapted = calloc(m->weights.count, sizeof *adapted);
+    for (size_t i = 0; i < count; i++) {
+        const struct qkv_adapter_settings settings = {.rank = 1 + qkv_random_below(r, 40)};
+        char name[32];
+        size_t n = 0;
+        snprintf(name, sizeof name, "adapter %zu", i);
+        for (size_t k = 0; k < m->weights.count; k++)
+            if (qkv_adapter_fits(&m->weights.list[k]) && (!n || qkv_random_below(r, 3)))
+                adapted[n++] = (struct qkv_adapted){k, settings.rank, 1};
+        assert_ok(m->ctx, qkv_model_adapt(m, name, adapted, n, &settings, i));
+    }
+    free(adapted);
+}
+
 static void no_pass_takes_more_than_was_measured(void **state) {
     (void)state;
     struct qkv_random r = test_random(731);
     for (size_t i = 0; i < MODELS; i++) {
         struct qkv_context *ctx = pair_context(1 + (int)qkv_random_below(&r, 4));
         struct qkv_model *m = random_model(ctx, &r);
-        const size_t rows = 1 + qkv_random_below(&r, ROWS);
+        const size_t rows = 1 + qkv_random_below(&r, ROWS), adapters = i % 2 ? 1 + qkv_random_below(&r, 4) : 0;
         size_t chunk = 0, mixed = 0;
+        give_adapters(m, &r, adapters);
         struct qkv_decoder *d;
         assert_ok(ctx, qkv_decoder_create(m, &QKV_OPTIONS(qkv_decoder_options, .rows = rows), &d));
         assert_ok(ctx, qkv_decoder_pass_measure(d, 1, &chunk));
         assert_ok(ctx, qkv_decoder_pass_measure_mixed(d, rows, &mixed));
         for (size_t k = 0; k < PASSES; k++) {
+            for (size_t row = 0; row < rows; row++) d->adapters[row] = (int32_t)qkv_random_below(&r, adapters + 1) - 1;
             append(d, &r);
             if (d->arena.capacity > qkv_max(chunk, mixed))
                 fail_msg(

@@ -5,7 +5,11 @@
  * model has an adapter, qkv_model_parameter and similar functions, optimizers and checkpoints have the weights of
  * the adapter, "decoder.layers.0.attn.q.lora_A.weight", and the model can run and be trained, but not be saved,
  * exported or quantised. Files are those of PEFT: adapter_config.json and adapter_model.safetensors, whose names are
- * those of the model's family; for a model of no family they are those of qkv. */
+ * those of the model's family; for a model of no family they are those of qkv.
+ *
+ * In place of one adapter, a model may have several with names. Each row of a pass then has one of them or none: all
+ * rows that of qkv_adapter_use, and in an engine, each request its own. A row has the bits that it has if its adapter
+ * is the model's only one. Adapters with names are not trained, merged or saved. */
 #ifndef QKV_PUBLIC_ADAPTER_H
 #define QKV_PUBLIC_ADAPTER_H
 
@@ -33,6 +37,18 @@ QKV_API enum qkv_status qkv_adapter_create(struct qkv_model *model, const char *
  * qkv saved for another base, is refused: QKV_SPEC, QKV_SHAPE. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
  * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_adapter_load(struct qkv_model *model, const char *folder);
+/* Reads an adapter as qkv_adapter_load does, and gives it to the model with a name: 1 to 256 bytes in UTF-8 without
+ * control characters, "/" and "=", which no other adapter of the model has. The model must have no adapter without a
+ * name, no shares, and nothing that uses it. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC,
+ * QKV_SHAPE, QKV_NUMBER. */
+QKV_API enum qkv_status qkv_adapter_add(struct qkv_model *model, const char *name, const char *folder);
+/* The name of the i-th of these adapters, in the order in which they were added; NULL past the last. The model's. */
+QKV_API const char *qkv_adapter_name(const struct qkv_model *model, size_t i);
+/* Passes, sessions, decoders and engines that begin from now on have the adapter of that name in all rows; NULL or "":
+ * none, as at first. A share of a model chooses for itself, and begins with the choice of the model. The model must
+ * have nothing that uses it. An unknown name is QKV_ARGUMENT, and the sentence lists the names. Fails with
+ * QKV_ARGUMENT. */
+QKV_API enum qkv_status qkv_adapter_use(struct qkv_model *model, const char *name);
 /* Writes the model's adapter to a folder, which is made if it does not exist; an adapter there is replaced. base: where
  * the model is from, for adapter_config.json; NULL: as the adapter's files said, if it was loaded. Fails
  * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC, QKV_NUMBER. */

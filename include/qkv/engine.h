@@ -108,6 +108,9 @@ struct qkv_engine_request {
      * the tokens, and the answers are its n_best results, told at its end; `answers` is 1 or n_best. It has no
      * penalties, biases, stop texts and log-probabilities but those of its own options. NULL: none. */
     const struct qkv_search_options *search;
+    /* The adapter of the model that the request is answered with, by its name (qkv_adapter_add); "": none; NULL: the
+     * one that the model had chosen when the engine was made. An unknown name is QKV_ARGUMENT. */
+    const char *adapter;
 };
 /* Experimental: one answer, and the defaults. */
 QKV_API void qkv_engine_request_init(struct qkv_engine_request *request, size_t size);

@@ -55,6 +55,10 @@ QKV_API enum qkv_status qkv_model_plan_load(struct qkv_context *ctx, const char 
  *     if (!status && needs.model + needs.session < limit) status = qkv_model_fill(opening, &model);
  *     qkv_opening_free(opening); */
 struct qkv_opening;
+/* Experimental: an adapter with a name, and its folder. */
+struct qkv_named_adapter {
+    const char *name, *folder;
+};
 /* Experimental: options of opening. A size that is none or too small is QKV_ARGUMENT, and so is a longer struct of a
  * newer version that asks for something unknown; so it is with all options that begin with their size. */
 struct qkv_model_open_options {
@@ -73,6 +77,9 @@ struct qkv_model_open_options {
     /* The folder of an adapter (qkv_adapter_load) that the model gets when it is filled; plans and checks of memory
      * count it. NULL: none. */
     const char *adapter;
+    /* Adapters with names (qkv_adapter_add), in place of the one without, that the model gets in this order. */
+    const struct qkv_named_adapter *adapters;
+    size_t adapter_count;
 };
 /* Experimental: no choice: the context's options decide. */
 QKV_API void qkv_model_open_options_init(struct qkv_model_open_options *options, size_t size);

@@ -80,6 +80,7 @@ struct qkv_engine_job {
     struct qkv_prompt prompt;
     struct qkv_engine_text text;
     struct qkv_engine_search *search; /* NULL: answers are chosen one by one */
+    struct qkv_adapter_run adapter;   /* that it has chosen; count 0: none */
     size_t tokens;                    /* made at most */
     size_t decided;                   /* the length that rotations depend on */
     size_t place;                     /* of its source among those that are encoded; QKV_ENGINE_NO_ROW: it has none */
@@ -93,6 +94,7 @@ struct qkv_engine_job {
 struct qkv_engine_node {
     bool kept;
     uint64_t hash;                  /* of all ids up to its end */
+    int32_t adapter;                /* that the positions were computed with; −1: none */
     int32_t parent, children, next; /* pages; −1: none. next: in the list of its hash */
     uint64_t used;                  /* the step in which it was used last */
 };
@@ -167,6 +169,11 @@ enum qkv_status qkv_engine_answer_text(struct qkv_engine *engine, struct qkv_eng
 /* Frees the requests whose answers have all ended. */
 void qkv_engine_sweep(struct qkv_engine *engine);
 void qkv_engine_job_free(struct qkv_engine_job *job);
+
+/* The number of the adapter of a request; −1: it has none. */
+static inline int32_t qkv_engine_adapter(const struct qkv_engine_job *job) {
+    return job->adapter.count ? (int32_t)job->adapter.number : -1;
+}
 
 /* ---- events (engine_event.c) ---- */
 /* An event of an answer at the end of the queue, without a token; NULL: no memory. */

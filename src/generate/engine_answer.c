@@ -20,6 +20,7 @@ void qkv_engine_enter(struct qkv_engine *e, struct qkv_engine_answer *a, size_t 
     a->row = row;
     e->rows[row] = a;
     e->decoder->decided[row] = (int32_t)a->job->decided;
+    e->decoder->adapters[row] = qkv_engine_adapter(a->job);
     e->decoder->sources[row] = e->places ? (int32_t)a->job->place : 0;
     if (e->draft) e->draft->decided[row] = (int32_t)qkv_min(a->job->decided, e->draft->capacity);
     e->state.running++;

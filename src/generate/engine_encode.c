@@ -142,12 +142,15 @@ static bool batch_add(struct qkv_engine *e, struct qkv_engine_job *job, size_t m
     return true;
 }
 
-/* The oldest texts, all of the kind of the first. */
+/* The oldest texts, all of the kind of the first, and with its adapter. */
 static void batch_choose(struct qkv_engine *e, size_t most) {
     e->batch.count = e->batch.tokens = e->batch.scored_count = 0;
     for (struct qkv_engine_job *job = e->jobs; job; job = job->next) {
         if (!job->request.kind || !job->unended) continue;
-        if (e->batch.count && job->request.kind != e->batch.jobs[0]->request.kind) continue;
+        const struct qkv_engine_job *first = e->batch.jobs[0];
+        if (e->batch.count &&
+            (job->request.kind != first->request.kind || qkv_engine_adapter(job) != qkv_engine_adapter(first)))
+            continue;
         if (!batch_add(e, job, most)) return;
     }
 }
@@ -189,25 +192,37 @@ static void sources_leave(struct qkv_engine *e) {
         if (e->rows[r] && !e->rows[r]->job->encoded) qkv_engine_leave(e, e->rows[r]);
 }
 
-enum qkv_status qkv_engine_sources_run(struct qkv_engine *e, size_t *tokens) {
-    size_t places[QKV_ENGINE_TEXTS], count = 0;
+/* Encodes the sources with the adapter of the first that is not encoded; *count: how many. */
+static enum qkv_status sources_put(struct qkv_engine *e, size_t *count, size_t *tokens) {
+    size_t places[QKV_ENGINE_TEXTS], rows = 0;
     struct qkv_engine_batch *b = &e->batch;
-    *tokens = 0;
+    *count = 0;
     for (size_t i = 0; e->places && i < e->row_count; i++) {
         const struct qkv_engine_job *job = e->places[i];
         if (!job || job->encoded) continue;
-        memcpy(b->ids + *tokens, job->prompt.source, job->prompt.source_count * sizeof *b->ids);
-        b->lengths[count] = (int32_t)job->prompt.source_count;
-        *tokens += job->prompt.source_count;
-        places[count++] = i;
+        if (*count && qkv_engine_adapter(job) != qkv_engine_adapter(e->places[places[0]])) continue;
+        memcpy(b->ids + rows, job->prompt.source, job->prompt.source_count * sizeof *b->ids);
+        b->lengths[*count] = (int32_t)job->prompt.source_count;
+        rows += job->prompt.source_count;
+        places[(*count)++] = i;
     }
-    if (!count) return QKV_OK;
+    if (!*count) return QKV_OK;
+    const struct qkv_adapter_run had = qkv_model_choose(e->model, e->places[places[0]]->adapter);
     const enum qkv_status status =
-        qkv_encoded_put(e->encoded, &(struct qkv_packed_texts){b->ids, b->lengths, count}, places);
-    if (status)
-        sources_leave(e);
-    else
-        for (size_t i = 0; i < count; i++) e->places[places[i]]->encoded = true;
+        qkv_encoded_put(e->encoded, &(struct qkv_packed_texts){b->ids, b->lengths, *count}, places);
+    qkv_model_choose(e->model, had);
+    for (size_t i = 0; !status && i < *count; i++) e->places[places[i]]->encoded = true;
+    *tokens += rows;
+    return status;
+}
+
+enum qkv_status qkv_engine_sources_run(struct qkv_engine *e, size_t *tokens) {
+    enum qkv_status status;
+    size_t count = 0;
+    *tokens = 0;
+    do status = sources_put(e, &count, tokens);
+    while (count && !status);
+    if (status) sources_leave(e);
     return status;
 }
 
@@ -339,5 +354,8 @@ enum qkv_status qkv_engine_texts_run(struct qkv_engine *e, size_t most, size_t *
     batch_choose(e, most);
     if (!e->batch.count) return QKV_OK;
     *tokens = e->batch.tokens;
-    return batch_runs[e->batch.jobs[0]->request.kind](e);
+    const struct qkv_adapter_run had = qkv_model_choose(e->model, e->batch.jobs[0]->adapter);
+    const enum qkv_status status = batch_runs[e->batch.jobs[0]->request.kind](e);
+    qkv_model_choose(e->model, had);
+    return status;
 }

@@ -35,32 +35,36 @@ void qkv_engine_prefixes_free(struct qkv_engine *e) {
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
-/* What the first page of an answer follows: rotations may depend on the length of the whole text. */
+/* What the first page of an answer follows: rotations may depend on the length of the whole text, and keys and values
+ * depend on the adapter. */
 static uint64_t root_hash(const struct qkv_engine *e, const struct qkv_engine_answer *a) {
     const uint64_t decided = qkv_stack_by_length(&e->model->decoder) ? a->job->decided : 0;
-    return qkv_hash(QKV_HASH_START, &decided, sizeof decided);
+    const int32_t adapter = qkv_engine_adapter(a->job);
+    return qkv_hash(qkv_hash(QKV_HASH_START, &decided, sizeof decided), &adapter, sizeof adapter);
 }
 
 static int32_t *head_of(struct qkv_engine_prefixes *p, uint64_t hash) {
     return &p->heads[(hash ^ hash >> 32) & (p->head_count - 1)];
 }
 
-/* The node of a page with these ids after `parent`; NONE: there is none. */
-static int32_t node_find(const struct qkv_engine *e, uint64_t hash, int32_t parent, const int32_t *ids) {
+/* The node of a page with these ids after `parent`, computed with this adapter; NONE: there is none. */
+static int32_t node_find(const struct qkv_engine *e, uint64_t hash, int32_t adapter, int32_t parent,
+                         const int32_t *ids) {
     struct qkv_engine_prefixes *p = (struct qkv_engine_prefixes *)(uintptr_t)&e->prefixes;
     const size_t positions = positions_of(e);
     for (int32_t i = *head_of(p, hash); i != NONE; i = p->nodes[i].next)
-        if (p->nodes[i].hash == hash && p->nodes[i].parent == parent &&
+        if (p->nodes[i].hash == hash && p->nodes[i].adapter == adapter && p->nodes[i].parent == parent &&
             !memcmp(p->ids + (size_t)i * positions, ids, positions * sizeof *ids))
             return i;
     return NONE;
 }
 
-static void node_add(struct qkv_engine *e, int32_t page, uint64_t hash, int32_t parent, const int32_t *ids) {
+static void node_add(struct qkv_engine *e, int32_t page, uint64_t hash, int32_t adapter, int32_t parent,
+                     const int32_t *ids) {
     struct qkv_engine_prefixes *p = &e->prefixes;
     int32_t *head = head_of(p, hash);
-    p->nodes[page] =
-        (struct qkv_engine_node){.kept = true, .hash = hash, .parent = parent, .next = *head, .used = e->state.steps};
+    p->nodes[page] = (struct qkv_engine_node){
+        .kept = true, .hash = hash, .adapter = adapter, .parent = parent, .next = *head, .used = e->state.steps};
     memcpy(p->ids + (size_t)page * positions_of(e), ids, positions_of(e) * sizeof *ids);
     *head = page;
     if (parent != NONE) p->nodes[parent].children++;
@@ -98,7 +102,7 @@ void qkv_engine_find(struct qkv_engine *e, struct qkv_engine_answer *a) {
     for (size_t end = positions; shares(e, a) && end < a->count; end += positions) {
         const int32_t *ids = a->ids + end - positions;
         hash = qkv_hash(hash, ids, positions * sizeof *ids);
-        const int32_t node = node_find(e, hash, a->node, ids);
+        const int32_t node = node_find(e, hash, qkv_engine_adapter(a->job), a->node, ids);
         if (node == NONE) break;
         e->prefixes.nodes[node].used = e->state.steps;
         d->pool->references[node]++;
@@ -115,14 +119,15 @@ void qkv_engine_keep(struct qkv_engine *e, struct qkv_engine_answer *a) {
     const struct qkv_page_list *list = &e->decoder->lists[a->row];
     const size_t positions = positions_of(e), full = qkv_min(list->length, a->count) / positions; /* no guesses */
     struct qkv_engine_node *nodes = e->prefixes.nodes;
+    const int32_t adapter = qkv_engine_adapter(a->job);
     if (!shares(e, a)) return;
     while (a->known < full) {
         const int32_t *ids = a->ids + a->known * positions, page = list->pages[a->known];
         const uint64_t hash = qkv_hash(a->node_hash, ids, positions * sizeof *ids);
         if (a->node != NONE && (!nodes[a->node].kept || nodes[a->node].hash != a->node_hash)) return; /* forgotten */
-        int32_t node = node_find(e, hash, a->node, ids);
+        int32_t node = node_find(e, hash, adapter, a->node, ids);
         if (node == NONE && nodes[page].kept) return; /* the page is another node's */
-        if (node == NONE) node_add(e, page, hash, a->node, ids);
+        if (node == NONE) node_add(e, page, hash, adapter, a->node, ids);
         if (node == NONE) node = page;
         nodes[node].used = e->state.steps;
         a->node = node;

@@ -217,7 +217,17 @@ static enum qkv_status job_queue(struct qkv_engine *e, struct qkv_engine_job *jo
     return QKV_OK;
 }
 
+/* Finds the adapter that the request chooses. */
+static enum qkv_status job_adapter(struct qkv_engine *e, struct qkv_engine_job *job) {
+    const char *name = job->request.adapter;
+    job->request.adapter = NULL;
+    job->adapter = e->model->chosen;
+    return name ? qkv_model_find_adapter(e->model, name, &job->adapter) : QKV_OK;
+}
+
 static enum qkv_status job_make(struct qkv_engine *e, struct qkv_engine_job *job, const char *prompt, size_t size) {
+    const enum qkv_status found = job_adapter(e, job);
+    if (found) return found;
     if (job->request.kind) {
         const enum qkv_status read = qkv_engine_text_read(e, job);
         return read ? read : qkv_engine_answer_text(e, job);

@@ -139,6 +139,7 @@ static void rows_pack(struct qkv_engine *e) {
             d->lists[r] = list;
             d->reached[to] = d->reached[r], d->reached[r] = 0;
             d->decided[to] = d->decided[r];
+            d->adapters[to] = d->adapters[r];
             d->sources[to] = d->sources[r];
             e->rows[to] = e->rows[r], e->rows[r] = NULL;
             e->rows[to]->row = to;

@@ -34,8 +34,9 @@ enum qkv_status qkv_adapter_write(struct qkv_model *model, const char *folder);
 enum qkv_status qkv_adapter_write_run(struct qkv_model *model, const char *folder);
 /* Notes where the model is from. Fails with QKV_MEMORY. */
 enum qkv_status qkv_adapter_set_base(struct qkv_model *model, const char *base);
-/* qkv_adapter_load; the model may be planned, and then gets no numbers. (adapter_read.c) */
-enum qkv_status qkv_adapter_read(struct qkv_model *model, const char *folder);
+/* qkv_adapter_load, or, with a name, qkv_adapter_add; the model may be planned, and then gets no numbers.
+ * (adapter_read.c) */
+enum qkv_status qkv_adapter_read(struct qkv_model *model, const char *name, const char *folder);
 /* A new adapter, as qkv_adapter_create; the model may be planned. */
 enum qkv_status qkv_adapter_begin(struct qkv_model *model, const char *settings, uint64_t seed);
 /* A digest of a model's vectors, which stay the same where matrices are quantised: it tells models apart that have the

@@ -13,6 +13,7 @@ enum { CONFIG_MOST = 1 << 20, PREFIX_MOST = 64 };
 struct adapter_reading {
     struct qkv_context *ctx;
     struct qkv_model *model;
+    const char *name;       /* NULL: it is the model's one adapter */
     char *config, *weights; /* paths */
     json_t *root;
     struct qkv_tensors *file;
@@ -266,13 +267,13 @@ static enum qkv_status numbers_check(const struct adapter_reading *r, const stru
 }
 
 static enum qkv_status numbers_read(const struct adapter_reading *r, size_t i) {
-    const struct qkv_model_adapter *adapter = r->model->adapter;
+    const struct qkv_model_adapter *adapter = qkv_model_newest_adapter(r->model);
     const struct qkv_adapter_part *part = &adapter->parts[i];
     const size_t rank = part->b.columns;
     float *b = qkv_allocate(r->ctx, qkv_array_elements(r->b[i]), sizeof *b);
     enum qkv_status status = b ? qkv_tensors_floats(r->file, r->a[i], part->a.data) : QKV_MEMORY;
     struct qkv_adapter_module module;
-    qkv_adapter_module(r->model, &adapter->base.list[adapter->adapted[i].weight], &module);
+    qkv_adapter_module(r->model, &qkv_model_base(r->model)->list[adapter->adapted[i].weight], &module);
     if (!status) status = numbers_check(r, r->a[i], part->a.data);
     if (!status) status = qkv_tensors_floats(r->file, r->b[i], b);
     if (!status) status = numbers_check(r, r->b[i], b);
@@ -295,20 +296,23 @@ static enum qkv_status reading_run(struct adapter_reading *r) {
     if (!status) status = tensors_match(r);
     if (!status) status = tensors_left(r);
     if (!status) status = tensors_check_base(r);
-    if (!status) status = qkv_model_adapt(m, r->adapted, r->count, &r->settings, 0);
-    if (!status)
+    if (!status) status = qkv_model_adapt(m, r->name, r->adapted, r->count, &r->settings, 0);
+    if (status) return status;
+    if (!r->name)
         status = qkv_adapter_set_base(m, json_string_value(json_object_get(r->root, "base_model_name_or_path")));
     for (size_t i = 0; i < r->count && !status && !m->planned; i++) status = numbers_read(r, i);
     if (status) qkv_model_drop_adapter(m);
     return status;
 }
 
-enum qkv_status qkv_adapter_read(struct qkv_model *m, const char *folder) {
+enum qkv_status qkv_adapter_read(struct qkv_model *m, const char *name, const char *folder) {
     struct adapter_reading r = {.ctx = m->ctx,
                                 .model = m,
+                                .name = name,
                                 .config = qkv_join_path(m->ctx, folder, QKV_ADAPTER_CONFIG_FILE),
                                 .weights = qkv_join_path(m->ctx, folder, QKV_ADAPTER_WEIGHTS_FILE)};
-    enum qkv_status status = qkv_model_check_plain(m, "it gets another one");
+    enum qkv_status status = name && !m->adapter ? QKV_OK : qkv_model_check_plain(m, "it gets another one");
+    if (!status && name) status = qkv_adapter_check_name(m->ctx, name);
     if (!status) status = reading_run(&r);
     free(r.config);
     free(r.weights);
@@ -325,5 +329,14 @@ enum qkv_status qkv_adapter_load(struct qkv_model *model, const char *folder) {
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, folder);
     const enum qkv_status status = qkv_model_check_alive(model);
-    return status ? status : qkv_adapter_read(model, folder);
+    return status ? status : qkv_adapter_read(model, NULL, folder);
+}
+
+enum qkv_status qkv_adapter_add(struct qkv_model *model, const char *name, const char *folder) {
+    QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, name);
+    QKV_NEED(qkv_call, folder);
+    const enum qkv_status status = qkv_model_check_alive(model);
+    return status ? status : qkv_adapter_read(model, name, folder);
 }

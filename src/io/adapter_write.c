@@ -18,7 +18,7 @@ enum qkv_status qkv_adapter_begin(struct qkv_model *m, const char *text, uint64_
     if (!status) status = qkv_adapter_parse(m->ctx, text, &settings);
     if (status) return status;
     status = qkv_adapter_choose(m, &settings, &adapted, &count);
-    if (!status) status = qkv_model_adapt(m, adapted, count, &settings, seed);
+    if (!status) status = qkv_model_adapt(m, NULL, adapted, count, &settings, seed);
     free(adapted);
     free(settings.targets);
     return status;

@@ -101,7 +101,35 @@ static enum qkv_status opening_choose_copy(struct qkv_opening *o) {
 
 /* Sources work with a model without an adapter; plans have it. */
 static enum qkv_status opening_adapt(struct qkv_opening *o) {
-    return o->adapter ? qkv_adapter_read(o->model, o->adapter) : QKV_OK;
+    enum qkv_status status = o->adapter ? qkv_adapter_read(o->model, NULL, o->adapter) : QKV_OK;
+    for (size_t i = 0; i < o->options.adapter_count && !status; i++)
+        status = qkv_adapter_read(o->model, o->named[2 * i], o->named[2 * i + 1]);
+    return status;
+}
+
+/* Copies what the options say about adapters. */
+static enum qkv_status opening_list_adapters(struct qkv_opening *o) {
+    const size_t count = o->options.adapter_count;
+    o->adapter = o->options.adapter ? qkv_copy_string(o->ctx, o->options.adapter) : NULL;
+    if (o->options.adapter && !o->adapter) return QKV_MEMORY;
+    o->named = count ? qkv_allocate(o->ctx, 2 * count, sizeof(char *)) : NULL;
+    if (count && !o->named) return QKV_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        const struct qkv_named_adapter *a = &o->options.adapters[i];
+        if (!a->name || !a->folder)
+            return qkv_fail(o->ctx, QKV_ARGUMENT, "adapter %zu has no %s; each has both", i,
+                            a->name ? "folder" : "name");
+        o->named[2 * i] = qkv_copy_string(o->ctx, a->name);
+        o->named[2 * i + 1] = qkv_copy_string(o->ctx, a->folder);
+        if (!o->named[2 * i] || !o->named[2 * i + 1]) return QKV_MEMORY;
+    }
+    return QKV_OK;
+}
+
+static void opening_free_adapters(struct qkv_opening *o) {
+    for (size_t i = 0; o->named && i < 2 * o->options.adapter_count; i++) free(o->named[i]);
+    free(o->named);
+    free(o->adapter);
 }
 
 static enum qkv_status opening_plan(struct qkv_opening *o) {
@@ -119,10 +147,9 @@ static enum qkv_status opening_plan(struct qkv_opening *o) {
 
 static enum qkv_status opening_open(struct qkv_opening *o, const char *path) {
     o->path = qkv_copy_string(o->ctx, path);
-    o->adapter = o->options.adapter ? qkv_copy_string(o->ctx, o->options.adapter) : NULL;
     o->spec = qkv_allocate(o->ctx, 1, sizeof *o->spec);
-    const bool taken = o->path && o->spec && !o->adapter == !o->options.adapter;
-    enum qkv_status status = taken ? qkv_model_place(o->ctx, path, &o->place) : QKV_MEMORY;
+    enum qkv_status status = o->path && o->spec ? opening_list_adapters(o) : QKV_MEMORY;
+    if (!status) status = qkv_model_place(o->ctx, path, &o->place);
     if (!status) status = opening_find(o);
     return status ? status : opening_plan(o);
 }
@@ -135,6 +162,7 @@ enum qkv_status qkv_model_open(struct qkv_context *ctx, const char *path, const 
     struct qkv_model_open_options all = qkv_model_open_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(ctx, qkv_model_open_options, &all, options);
     if (status) return status;
+    QKV_NEED_ALL(ctx, all.adapter_count, all.adapters);
     struct qkv_opening *o = qkv_allocate(ctx, 1, sizeof *o);
     if (!o) return QKV_MEMORY;
     *o = (struct qkv_opening){.ctx = ctx, .options = all};
@@ -159,7 +187,7 @@ void qkv_opening_free(struct qkv_opening *o) {
     qkv_spec_free(o->spec);
     free(o->spec);
     free(o->path);
-    free(o->adapter);
+    opening_free_adapters(o);
     free(o);
 }
 
@@ -238,7 +266,7 @@ enum qkv_status qkv_opening_check(struct qkv_opening *o) {
     enum qkv_status status = opening_filled(o);
     if (!status) {
         struct qkv_file_list *had = qkv_file_list_begin(o->ctx, &o->files);
-        qkv_model_drop_adapter(o->model);
+        qkv_model_drop_adapters(o->model);
         status = o->source->check(o);
         if (!status) status = opening_adapt(o);
         qkv_file_list_end(o->ctx, had);
@@ -250,7 +278,7 @@ enum qkv_status qkv_opening_check(struct qkv_opening *o) {
 
 static enum qkv_status opening_fill(struct qkv_opening *o) {
     struct qkv_model *m = o->model;
-    qkv_model_drop_adapter(m);
+    qkv_model_drop_adapters(m);
     enum qkv_status status = o->source->take ? o->source->take(o) : QKV_OK;
     if (!status) status = qkv_model_take(m);
     if (!status) status = o->source->read(o);

@@ -48,6 +48,7 @@ struct qkv_opening {
     struct qkv_model_open_options options; /* ignore_digest is also true if the context's is */
     char *path;                            /* as the caller gave it; messages about memory name it */
     char *adapter;                         /* the folder of the model's adapter; NULL: it has none */
+    char **named;                          /* name and folder of each adapter with a name */
     struct qkv_model_place place;
     struct qkv_file_list files; /* the texts that were read */
     const struct qkv_source *source;

@@ -12,6 +12,9 @@ struct qkv_weights *qkv_model_base(const struct qkv_model *m) {
 }
 
 enum qkv_status qkv_model_check_plain(const struct qkv_model *m, const char *what) {
+    if (m->named.count)
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "the model has adapters with names; open it without them before %s",
+                        what);
     if (!m->adapter) return QKV_OK;
     return qkv_fail(m->ctx, QKV_ARGUMENT, "the model has an adapter; merge it or remove it before %s", what);
 }
@@ -85,6 +88,38 @@ static enum qkv_status adapter_place(struct qkv_model *m, struct qkv_model_adapt
     return status ? status : qkv_weights_start(list, seed);
 }
 
+/* Makes room for one more name. */
+static enum qkv_status named_reserve(struct qkv_model *m) {
+    struct qkv_model_named *n = &m->named;
+    struct qkv_model_adapter **list = qkv_allocate(m->ctx, n->count + 1, sizeof(struct qkv_model_adapter *));
+    struct qkv_adapter_run *every = qkv_allocate(m->ctx, n->count + 1, sizeof *every);
+    if (!list || !every) {
+        free(list);
+        free(every);
+        return QKV_MEMORY;
+    }
+    for (size_t i = 0; i < n->count; i++) list[i] = n->list[i];
+    for (size_t i = 0; i <= n->count; i++) every[i] = (struct qkv_adapter_run){.number = i, .count = SIZE_MAX};
+    free(n->list);
+    free(n->every);
+    n->list = list;
+    n->every = every;
+    return QKV_OK;
+}
+
+/* Adds the finished adapter to the lists of the operands. */
+static void named_attach(struct qkv_model *m, struct qkv_model_adapter *a, const struct qkv_weights *list) {
+    const struct qkv_adapted *first = a->adapted;
+    for (size_t i = 0; i < a->count; first += a->list[i++].count) {
+        struct qkv_operand_part *operand = &m->weights.list[first->weight].part_of->operand;
+        a->list[i].number = m->named.count;
+        a->list[i].next = operand->named;
+        operand->named = &a->list[i];
+    }
+    a->base = *list;
+    m->named.list[m->named.count++] = a;
+}
+
 /* Adds the finished adapter to the operands; the model's own weights become the frozen ones. */
 static void adapter_attach(struct qkv_model *m, struct qkv_model_adapter *a, struct qkv_weights *list) {
     struct qkv_weights *base = &m->weights;
@@ -105,6 +140,7 @@ static void adapter_attach(struct qkv_model *m, struct qkv_model_adapter *a, str
 }
 
 static void adapter_free(struct qkv_model_adapter *a) {
+    free(a->name);
     free(a->settings.targets);
     free(a->settings.base);
     free(a->learned);
@@ -116,26 +152,35 @@ static void adapter_free(struct qkv_model_adapter *a) {
     free(a);
 }
 
-static enum qkv_status adapter_check(struct qkv_model *m) {
+static enum qkv_status adapter_check(struct qkv_model *m, const char *name) {
     enum qkv_status status = qkv_model_check_own(m, "it cannot get an adapter");
-    if (!status) status = qkv_model_check_plain(m, "it gets another one");
+    if (!status && (!name || m->adapter)) status = qkv_model_check_plain(m, "it gets another one");
+    if (!status && name) status = qkv_adapter_check_name(m->ctx, name);
+    for (size_t i = 0; name && !status && i < m->named.count; i++)
+        if (!strcmp(m->named.list[i]->name, name))
+            status = qkv_fail(m->ctx, QKV_ARGUMENT, "two adapters have the name %s; each needs its own", name);
     if (status || !m->sharing.users) return status;
     return qkv_fail(m->ctx, QKV_ARGUMENT,
                     "the model is in use; free its sessions, passes and optimizers before it gets an adapter");
 }
 
-enum qkv_status qkv_model_adapt(struct qkv_model *m, const struct qkv_adapted *adapted, size_t count,
+enum qkv_status qkv_model_adapt(struct qkv_model *m, const char *name, const struct qkv_adapted *adapted, size_t count,
                                 const struct qkv_adapter_settings *settings, uint64_t seed) {
-    enum qkv_status status = adapter_check(m);
+    enum qkv_status status = adapter_check(m, name);
     if (status) return status;
     struct qkv_model_adapter *a = qkv_allocate(m->ctx, 1, sizeof *a);
     struct qkv_weights list = {.ctx = m->ctx, .product = m->weights.product};
     if (!a) return QKV_MEMORY;
     status = adapter_take(m->ctx, adapted, count, settings, m->weights.count, a);
+    if (!status && name && !(a->name = qkv_copy_string(m->ctx, name))) status = QKV_MEMORY;
+    if (!status && name) status = named_reserve(m);
     if (!status) status = adapter_list(&m->weights, a, &list);
     if (!status) status = adapter_place(m, a, &list, seed);
     if (!status) {
-        adapter_attach(m, a, &list);
+        if (name)
+            named_attach(m, a, &list);
+        else
+            adapter_attach(m, a, &list);
         return QKV_OK;
     }
     qkv_weights_free(&list);
@@ -143,8 +188,39 @@ enum qkv_status qkv_model_adapt(struct qkv_model *m, const struct qkv_adapted *a
     return status;
 }
 
+/* The newest one is the first in the lists of its operands. */
+static void named_drop(struct qkv_model *m) {
+    struct qkv_model_adapter *a = m->named.list[--m->named.count];
+    const struct qkv_adapted *first = a->adapted;
+    for (size_t i = 0; i < a->count; first += a->list[i++].count)
+        m->weights.list[first->weight].part_of->operand.named = a->list[i].next;
+    if (m->chosen.number == m->named.count) m->chosen = (struct qkv_adapter_run){0};
+    qkv_weights_free(&a->base);
+    adapter_free(a);
+    if (m->named.count) return;
+    free(m->named.list);
+    free(m->named.every);
+    m->named = (struct qkv_model_named){0};
+}
+
+void qkv_model_drop_adapters(struct qkv_model *m) {
+    qkv_model_drop_adapter(m);
+    while (m->named.count) named_drop(m);
+}
+
+struct qkv_model_adapter *qkv_model_newest_adapter(const struct qkv_model *m) {
+    return m->named.count ? m->named.list[m->named.count - 1] : m->adapter;
+}
+
+size_t qkv_model_adapter_bytes(const struct qkv_model *m) {
+    size_t bytes = m->adapter ? m->adapter->arena.peak : 0;
+    for (size_t i = 0; i < m->named.count; i++) bytes += m->named.list[i]->arena.peak;
+    return bytes;
+}
+
 void qkv_model_drop_adapter(struct qkv_model *m) {
     struct qkv_model_adapter *a = m->adapter;
+    if (!a && m->named.count) named_drop(m);
     if (!a) return;
     const uint64_t chosen = m->weights.chosen;
     qkv_weights_drop_gradients(&m->weights);

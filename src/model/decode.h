@@ -121,6 +121,7 @@ struct qkv_decoder_shape {
     size_t rows, longest, tokens; /* rows that get tokens, the maximum of one row, and the sum */
     size_t groups, longest_group; /* consecutive rows of one source are one sequence of cross attention */
     size_t scored;                /* tokens whose scores are wanted */
+    struct qkv_adapter_runs runs; /* tokens that choose an adapter */
 };
 struct qkv_decoder {
     struct qkv_model *model;
@@ -134,6 +135,7 @@ struct qkv_decoder {
     size_t *before, *wanted;                  /* (most): while rows grow: `reached` before it, and the new tokens */
     int32_t *sources, *next_sources;          /* (most) */
     int32_t *decided, *next_decided;          /* (most): the lengths that rotations depend on */
+    int32_t *adapters, *next_adapters;        /* (most): the number of the adapter of each row; −1: it has none */
     float *scores;                            /* (scored,V); NULL: none */
     size_t scored;
     /* of a pass: the rows that get tokens, keys, pages and first token of each; the same of groups of rows; and the
@@ -143,6 +145,11 @@ struct qkv_decoder {
     int32_t *pasts, *start, *group_pasts, *group_start;
     const int32_t **tables, **group_tables;
     struct qkv_decoder_shape planned[2]; /* one token per row; and the latest other shape */
+    /* Of a model with named adapters: rows and tokens of a pass by adapter (decoder_adapters.c); and the runs of the
+     * pass, and of `planned`, with as many entries as the model has adapters. */
+    size_t *grouped, *grouped_more;
+    int32_t *grouped_ids, *places;
+    struct qkv_adapter_run *runs, *planned_runs[2];
 };
 
 /* A decoder without rows; NULL: failed, the context has the message. */
@@ -189,6 +196,14 @@ struct qkv_decoder_pass {
     float *scores;
 };
 enum qkv_status qkv_decoder_pass_run(struct qkv_decoder *decoder, const struct qkv_decoder_pass *pass);
+/* Orders the rows of a pass so that those with the same adapter follow one another; its ids and chosen tokens go
+ * along, and scores stay in the order of before. (decoder_adapters.c) */
+void qkv_decoder_group(struct qkv_decoder *decoder, struct qkv_decoder_pass *pass);
+/* The runs of tokens of such a pass, in decoder->runs. */
+struct qkv_adapter_runs qkv_decoder_runs(struct qkv_decoder *decoder, size_t rows);
+/* Takes the memory for both, and sets the adapter that the model has chosen in all rows. */
+bool qkv_decoder_take_groups(struct qkv_decoder *decoder);
+bool qkv_decoder_same_runs(const struct qkv_adapter_runs *a, const struct qkv_adapter_runs *b);
 /* Bytes of the passes that will surely come: one token per row, and `chunk` tokens per row. */
 enum qkv_status qkv_decoder_pass_measure(struct qkv_decoder *decoder, size_t chunk, size_t *bytes);
 /* Bytes of every pass that may come, with tokens in any rows. */

@@ -76,8 +76,8 @@ static enum qkv_status decoder_take(void *argument) {
     d->lists = qkv_decode_lists(&d->kept, plan->shape, d->most);
     d->next_lists = qkv_decode_lists(&d->kept, plan->shape, d->most);
     size_t **counts[] = {&d->reached, &d->before, &d->wanted, &d->active, &d->more};
-    int32_t **numbers[] = {&d->sources, &d->next_sources, &d->decided,     &d->next_decided,
-                           &d->pasts,   &d->start,        &d->group_pasts, &d->group_start};
+    int32_t **numbers[] = {&d->sources, &d->next_sources, &d->decided,     &d->next_decided, &d->pasts,
+                           &d->start,   &d->group_pasts,  &d->group_start, &d->adapters,     &d->next_adapters};
     const int32_t ***tables[] = {&d->tables, &d->group_tables};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         taken = (*counts[i] = qkv_arena_take(&d->kept, d->most, sizeof **counts[i])) != NULL && taken;
@@ -86,6 +86,7 @@ static enum qkv_status decoder_take(void *argument) {
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         taken = (*tables[i] = qkv_arena_take(&d->kept, d->most, sizeof **tables[i])) != NULL && taken;
     d->chosen = qkv_arena_take(&d->kept, qkv_decoder_pass_most(d), sizeof *d->chosen);
+    taken = qkv_decoder_take_groups(d) && taken;
     return taken && d->chosen && d->lists && d->next_lists ? QKV_OK : QKV_MEMORY;
 }
 
@@ -144,7 +145,10 @@ static enum qkv_status decoder_take_kept(struct qkv_decoder *d, const struct qkv
     enum qkv_status status = decoder_measure_kept(d, shape, &bytes);
     if (!status) status = qkv_arena_room(d->model->ctx, &d->kept, bytes, "rows of a decoder");
     if (!status) status = decoder_take(&plan);
-    for (size_t r = 0; !status && r < d->most; r++) d->reached[r] = 0;
+    for (size_t r = 0; !status && r < d->most; r++) {
+        d->reached[r] = 0;
+        d->adapters[r] = d->model->chosen.count ? (int32_t)d->model->chosen.number : -1;
+    }
     return status ? status : qkv_decoder_take_scores(d, d->most);
 }
 
@@ -263,6 +267,7 @@ enum qkv_status qkv_decoder_fork(const struct qkv_decoder *from, size_t row, str
     d->pool->owners++;
     d->sources[0] = from->sources[row];
     d->decided[0] = from->decided[row];
+    d->adapters[0] = from->adapters[row];
     d->reached[0] = from->reached[row];
     qkv_page_list_fork(d->pool, &d->lists[0], &from->lists[row]);
     d->scored = scored;

@@ -106,6 +106,7 @@ static enum qkv_status append_run(struct append *a) {
         struct qkv_decoder_pass p = {.ids = a->ids + at.first};
         const size_t tokens = append_cut(a, &at, &p);
         append_choose(a, &at, &p, tokens);
+        qkv_decoder_group(d, &p);
         status = qkv_decoder_pass_run(d, &p);
         at.first += tokens;
         for (size_t i = 0; !status && i < p.rows; i++) d->reached[d->active[i]] += d->more[i];

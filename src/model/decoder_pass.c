@@ -16,8 +16,8 @@ static size_t pass_group(const struct qkv_decoder *d, size_t i, size_t rows) {
     return end;
 }
 
-static struct qkv_decoder_shape pass_shape(const struct qkv_decoder *d, const struct qkv_decoder_pass *p) {
-    struct qkv_decoder_shape s = {.rows = p->rows, .scored = p->scored};
+static struct qkv_decoder_shape pass_shape(struct qkv_decoder *d, const struct qkv_decoder_pass *p) {
+    struct qkv_decoder_shape s = {.rows = p->rows, .scored = p->scored, .runs = qkv_decoder_runs(d, p->rows)};
     for (size_t i = 0; i < p->rows; i++) {
         s.tokens += d->more[i];
         if (d->more[i] > s.longest) s.longest = d->more[i];
@@ -34,7 +34,7 @@ static struct qkv_decoder_shape pass_shape(const struct qkv_decoder *d, const st
 
 static bool pass_same_shape(const struct qkv_decoder_shape *a, const struct qkv_decoder_shape *b) {
     return a->rows == b->rows && a->longest == b->longest && a->tokens == b->tokens && a->groups == b->groups &&
-           a->longest_group == b->longest_group && a->scored == b->scored;
+           a->longest_group == b->longest_group && a->scored == b->scored && qkv_decoder_same_runs(&a->runs, &b->runs);
 }
 
 /* ---- the calls of attention -------------------------------------------------------------------------------------- */
@@ -169,6 +169,7 @@ static enum qkv_status pass_run(struct qkv_decoder *d, const struct qkv_decoder_
     qkv_arena_release(&d->arena, 0);
     qkv_arena_release(&d->graph_arena, 0);
     qkv_model_tape(m, &tape, &d->arena, &d->graph_arena, false);
+    tape.runs = s->runs;
     struct qkv_forward_args args = pass_args(d, p->rows, s, &tape);
     if (tape.status) return tape.status;
     if (s->scored)
@@ -203,6 +204,11 @@ static enum qkv_status pass_measure(struct qkv_decoder *d, const struct qkv_deco
     return qkv_plan(d->model->ctx, &d->arena, "one decoding step", plan_pass, &plan, bytes);
 }
 
+/* The runs of a plan: all tokens with each adapter in turn. */
+static struct qkv_adapter_runs every_run(const struct qkv_decoder *d) {
+    return (struct qkv_adapter_runs){d->model->named.every, d->model->named.count};
+}
+
 enum qkv_status qkv_decoder_pass_measure(struct qkv_decoder *d, size_t chunk, size_t *bytes) {
     enum qkv_status status = QKV_OK;
     const bool whole = d->model->spec.prefix && chunk > 1; /* the first tokens of a row are one pass */
@@ -215,7 +221,8 @@ enum qkv_status qkv_decoder_pass_measure(struct qkv_decoder *d, size_t chunk, si
                                                 .tokens = rows * T,
                                                 .groups = d->encoded ? rows : 0,
                                                 .longest_group = T,
-                                                .scored = rows};
+                                                .scored = rows,
+                                                .runs = every_run(d)};
         status = pass_measure(d, &shape, bytes);
     }
     return status;
@@ -229,7 +236,8 @@ enum qkv_status qkv_decoder_pass_measure_mixed(struct qkv_decoder *d, size_t sco
                                             .tokens = most,
                                             .groups = d->encoded ? d->rows : 0,
                                             .longest_group = most,
-                                            .scored = qkv_min(scored, most)};
+                                            .scored = qkv_min(scored, most),
+                                            .runs = every_run(d)};
     struct pass_plan plan = {d, &shape};
     *bytes = 0;
     return qkv_plan_at_most(d->model->ctx, &d->arena, "one decoding step", plan_pass, &plan, bytes);
@@ -237,13 +245,16 @@ enum qkv_status qkv_decoder_pass_measure_mixed(struct qkv_decoder *d, size_t sco
 
 /* Grows the memory for another shape: it is cut differently, which can take more scratch. */
 static enum qkv_status pass_prepare(struct qkv_decoder *d, const struct qkv_decoder_shape *shape) {
-    const bool single = shape->longest == 1 && shape->rows == d->rows;
+    const size_t kept = shape->longest == 1 && shape->rows == d->rows ? 0 : 1;
     if (pass_same_shape(&d->planned[0], shape) || pass_same_shape(&d->planned[1], shape)) return QKV_OK;
     size_t bytes = 0;
     enum qkv_status status = pass_measure(d, shape, &bytes);
     if (!status) status = qkv_arena_room(d->model->ctx, &d->arena, bytes, "one decoding step");
-    if (!status) d->planned[single ? 0 : 1] = *shape;
-    return status;
+    if (status) return status;
+    d->planned[kept] = *shape;
+    for (size_t i = 0; i < shape->runs.count; i++) d->planned_runs[kept][i] = shape->runs.list[i];
+    d->planned[kept].runs.list = d->planned_runs[kept];
+    return QKV_OK;
 }
 
 enum qkv_status qkv_decoder_pass_run(struct qkv_decoder *d, const struct qkv_decoder_pass *p) {

@@ -40,13 +40,15 @@ enum qkv_status qkv_decoder_move(struct qkv_decoder *d, const size_t *from, size
         qkv_page_list_fork(d->pool, &d->next_lists[r], &d->lists[from[r]]);
         d->next_sources[r] = d->sources[from[r]];
         d->next_decided[r] = d->decided[from[r]];
+        d->next_adapters[r] = d->adapters[from[r]];
     }
     for (size_t r = 0; r < d->rows; r++) qkv_page_list_truncate(d->pool, &d->lists[r], 0);
     struct qkv_page_list *lists = d->lists;
-    int32_t *sources = d->sources, *decided = d->decided;
+    int32_t *sources = d->sources, *decided = d->decided, *adapters = d->adapters;
     d->lists = d->next_lists, d->next_lists = lists;
     d->sources = d->next_sources, d->next_sources = sources;
     d->decided = d->next_decided, d->next_decided = decided;
+    d->adapters = d->next_adapters, d->next_adapters = adapters;
     for (size_t r = 0; r < count; r++) d->reached[r] = d->lists[r].length;
     d->rows = count;
     d->scored = 0;

@@ -39,7 +39,7 @@ static struct qkv_tensor *feed_forward(struct qkv_forward_args *f, size_t layer,
 struct qkv_tensor *qkv_stack_scores(struct qkv_forward_args *f, struct qkv_model *model, const int32_t *ids,
                                     const int32_t *chosen, size_t count, float *out) {
     struct qkv_tensor *x = qkv_stack_forward(f, ids);
-    if (x && count < x->rows) x = qkv_op_gather(f->tape, x, chosen, count);
+    if (x && (count < x->rows || f->tape->runs.count)) x = qkv_op_gather(f->tape, x, chosen, count);
     return qkv_head_scores(f->tape, model, x, out);
 }
 

@@ -36,7 +36,7 @@ static void clear_stack(struct qkv_stack *stack) {
 }
 
 static void model_clear(struct qkv_model *m) {
-    qkv_model_drop_adapter(m);
+    qkv_model_drop_adapters(m);
     qkv_model_drop_packed(m);
     qkv_weights_free(&m->weights);
     clear_stack(&m->encoder);

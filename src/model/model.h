@@ -176,6 +176,13 @@ struct qkv_model_sharing {
     atomic_int state;
 };
 
+/* Adapters with names. A model has these, or one adapter without a name. */
+struct qkv_model_named {
+    struct qkv_model_adapter **list; /* (count); the number of an adapter is its place here */
+    size_t count;
+    struct qkv_adapter_run *every; /* (count): all rows with each of them in turn, as a plan has them */
+};
+
 struct qkv_model {
     struct qkv_context *ctx;
     struct qkv_model_sharing sharing;
@@ -189,6 +196,8 @@ struct qkv_model {
     struct qkv_arena gradients;               /* base NULL until the first training pass */
     struct qkv_weights weights;               /* with an adapter, those of the adapter: what learns and is saved */
     struct qkv_model_adapter *adapter;        /* has the model's own weights then (qkv_model_base); NULL: none */
+    struct qkv_model_named named;             /* adapters with names, which rows of a pass choose */
+    struct qkv_adapter_run chosen;            /* what passes of this struct choose for all rows; count 0: none */
     struct qkv_model_file file;               /* owner NULL: all weights are in memory, in fp32 */
     bool in_place;                            /* products read stored weights in the file: none is packed */
     struct qkv_arena learned;                 /* weights that qkv_model_to_fp32 has converted */
@@ -219,7 +228,8 @@ struct qkv_adapted {
     float scale;
 };
 struct qkv_model_adapter {
-    struct qkv_weights base;  /* the model's own weights, all frozen */
+    char *name;               /* NULL: the model's one adapter */
+    struct qkv_weights base;  /* the model's own weights, all frozen; with a name, the weights of the adapter */
     bool *learned;            /* (base.count): which of them were trainable before */
     struct qkv_arena arena;   /* of its numbers */
     struct qkv_adapter *list; /* of adapted operands */
@@ -231,12 +241,25 @@ struct qkv_model_adapter {
     struct qkv_adapter_settings settings;
 };
 /* Gives a model a new adapter, with numbers if it is not planned: a random as `seed` says, b zero. `adapted` has rising
- * weights, each of which qkv_adapter_fits. settings.targets is copied. Fails with QKV_ARGUMENT if the model has an
- * adapter or is in use. */
-enum qkv_status qkv_model_adapt(struct qkv_model *model, const struct qkv_adapted *adapted, size_t count,
-                                const struct qkv_adapter_settings *settings, uint64_t seed);
-/* Takes the adapter away; the model is as it was before. */
+ * weights, each of which qkv_adapter_fits. settings.targets is copied. name NULL: it is the model's one adapter, else
+ * one that rows choose. Fails with QKV_ARGUMENT if the model has another adapter, or one of that name, or is in use. */
+enum qkv_status qkv_model_adapt(struct qkv_model *model, const char *name, const struct qkv_adapted *adapted,
+                                size_t count, const struct qkv_adapter_settings *settings, uint64_t seed);
+/* Takes the one adapter away, or the latest one with a name; the model is as it was before. */
 void qkv_model_drop_adapter(struct qkv_model *model);
+/* Takes all adapters away. */
+void qkv_model_drop_adapters(struct qkv_model *model);
+/* The adapter that was given last. */
+struct qkv_model_adapter *qkv_model_newest_adapter(const struct qkv_model *model);
+/* Fails with QKV_ARGUMENT if a text cannot be a name of an adapter. (adapter_choice.c, as the next two) */
+enum qkv_status qkv_adapter_check_name(struct qkv_context *ctx, const char *name);
+/* The run of all rows that choose the adapter of that name, or none for NULL and "". Fails with QKV_ARGUMENT, and lists
+ * the names, if there is no such adapter. */
+enum qkv_status qkv_model_find_adapter(const struct qkv_model *model, const char *name, struct qkv_adapter_run *all);
+/* Passes of this struct choose it for all rows from now on; returns what they chose before. */
+struct qkv_adapter_run qkv_model_choose(struct qkv_model *model, struct qkv_adapter_run all);
+/* Bytes of the numbers of all adapters. */
+size_t qkv_model_adapter_bytes(const struct qkv_model *model);
 /* Whether products of linear layers alone read the weight, one at a time, so that an adapter can be added to it. */
 bool qkv_adapter_fits(const struct qkv_weight *weight);
 /* The model's own weights. */
@@ -257,7 +280,7 @@ enum qkv_status qkv_model_check_own(const struct qkv_model *model, const char *w
 enum qkv_status qkv_model_check_alive(const struct qkv_model *model);
 /* The row of the table of products in the model's precision. */
 const struct qkv_product *qkv_model_product(const struct qkv_model *model);
-/* Starts a tape in the model's precision. */
+/* Starts a tape in the model's precision, whose rows have the adapter that the model has chosen. */
 void qkv_model_tape(struct qkv_model *model, struct qkv_tape *tape, struct qkv_arena *arena,
                     struct qkv_arena *graph_arena, bool recording);
 

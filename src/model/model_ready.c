@@ -15,6 +15,8 @@ enum qkv_status qkv_model_prepare(struct qkv_model *m, bool backward) {
     if (m->weights.product != product) {
         enum qkv_status status = qkv_weights_choose(&m->weights, product);
         if (!status && m->adapter) status = qkv_weights_choose(&m->adapter->base, product);
+        for (size_t i = 0; i < m->named.count && !status; i++)
+            status = qkv_weights_choose(&m->named.list[i]->base, product);
         if (status) return status;
         qkv_model_drop_packed(m);
     }

@@ -13,6 +13,12 @@ void qkv_model_tape(struct qkv_model *m, struct qkv_tape *tape, struct qkv_arena
                     bool recording) {
     qkv_tape_start(tape, m->ctx, arena, graph_arena, recording);
     tape->product = qkv_model_product(m);
+    /* memory that is planned is enough for every choice */
+    if (recording) return;
+    if (m->named.count && arena->measuring)
+        tape->runs = (struct qkv_adapter_runs){m->named.every, m->named.count};
+    else if (m->chosen.count)
+        tape->runs = (struct qkv_adapter_runs){&m->chosen, 1};
 }
 
 enum qkv_status qkv_model_check_alive(const struct qkv_model *m) {
@@ -47,6 +53,10 @@ static bool use_train(struct qkv_model *m) {
 }
 
 enum qkv_status qkv_model_begin_use(struct qkv_model *m, bool train) {
+    if (train && m->named.count)
+        return qkv_fail(m->ctx, QKV_ARGUMENT,
+                        "the model has adapters with names, which are not trained; open it with none, or with the one "
+                        "that is to be trained");
     if (train && !use_train(m)) return use_refuse(m, "it cannot be trained");
     m->sharing.users++;
     return QKV_OK;

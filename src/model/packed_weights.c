@@ -144,5 +144,5 @@ enum qkv_status qkv_model_take_packed(struct qkv_model *m, bool backward) {
 
 size_t qkv_model_bytes(const struct qkv_model *m) {
     return m->arena.peak - m->arena.discarded + m->learned.peak + m->gradients.peak + m->packed_arena.peak +
-           m->packed_back.peak + (m->adapter ? m->adapter->arena.peak : 0) + qkv_model_dense_bytes(&m->pooling);
+           m->packed_back.peak + qkv_model_adapter_bytes(m) + qkv_model_dense_bytes(&m->pooling);
 }

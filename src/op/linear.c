@@ -2,7 +2,7 @@
  *
  * x (N, in), W (out, in), b (1, out) or none, y (N, out). With a residual r: y = r + s·(x·Wᵀ + b), and dy is s times
  * that of y. An operand with an adapter has one more term (linear_adapter.c), which may read x after a dropout of its
- * own. */
+ * own; so have rows that choose one of several adapters. */
 #include "op/linear.h"
 #include "op/steps.h"
 
@@ -24,8 +24,9 @@ enum qkv_status qkv_check_linear(struct qkv_tape *tape, struct qkv_node *node) {
 
 /* What a node with a residual or an adapter saves. */
 struct linear_saved {
-    float scale; /* of the product where there is a residual, else 1 */
-    float *low;  /* of qkv_adapter_forward, where the node is recorded */
+    float scale;                         /* of the product where there is a residual, else 1 */
+    float *low;                          /* of qkv_adapter_forward, where the node is recorded */
+    const struct qkv_adapter_runs *runs; /* of the tape */
 };
 
 static float linear_scale(const struct qkv_node *node) {
@@ -44,16 +45,17 @@ static enum qkv_status linear_forward_adapter(struct qkv_tape *tape, struct qkv_
     const struct qkv_adapter *adapter = weight->operand.adapter;
     struct linear_saved *saved = node->saved;
     const size_t count = y->rows * y->columns;
-    float *low = qkv_tape_records(tape, node)
+    float *low = adapter && qkv_tape_records(tape, node)
                      ? saved->low = qkv_tape_take(tape, qkv_adapter_low(adapter, x->rows), sizeof(float))
                      : NULL;
     const size_t mark = qkv_arena_mark(tape->arena);
-    if (!low) low = qkv_tape_take(tape, qkv_adapter_low(adapter, x->rows), sizeof(float));
+    if (adapter && !low) low = qkv_tape_take(tape, qkv_adapter_low(adapter, x->rows), sizeof(float));
     float *sum = y->dtype == QKV_F32 ? y->data : qkv_tape_take(tape, count, sizeof(float));
-    if (!low || !sum) return QKV_MEMORY;
+    if (tape->status || !sum) return QKV_MEMORY;
     enum qkv_status status = qkv_linear_forward_parts(tape, (struct qkv_linear_rows){sum, QKV_F32}, rows, x->rows,
                                                       weight, node->inputs[BIAS], epilogue);
-    if (!status) status = qkv_adapter_forward(tape, adapter, sum, y->columns, saved->scale, x, low);
+    if (!status && adapter) status = qkv_adapter_forward(tape, adapter, sum, y->columns, saved->scale, x, low);
+    if (!status && !adapter) status = qkv_adapter_forward_runs(tape, weight, sum, y->columns, saved->scale, x);
     if (!status && sum != y->data)
         status = QKV_STEP(tape->ctx, round, .to = y->data, .from = sum, .count = count, .product = tape->product);
     qkv_arena_release(tape->arena, mark);
@@ -73,7 +75,7 @@ enum qkv_status qkv_forward_linear(struct qkv_tape *tape, struct qkv_node *node)
     else if (node->fused)
         epilogue = qkv_activation_fuse(tape, node->fused, qkv_tape_records(tape, node));
     if (tape->status) return tape->status;
-    if (weight->operand.adapter) return linear_forward_adapter(tape, node, rows, epilogue);
+    if (qkv_adapter_applies(&tape->runs, weight)) return linear_forward_adapter(tape, node, rows, epilogue);
     return qkv_linear_forward_parts(tape, (struct qkv_linear_rows){y->data, y->dtype}, rows, x->rows, weight,
                                     node->inputs[BIAS], epilogue);
 }
@@ -113,8 +115,16 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
 struct qkv_cost qkv_cost_linear(const struct qkv_node *node, bool backward) {
     const struct qkv_tensor *x = node->inputs[X], *weight = node->inputs[WEIGHT];
     const struct qkv_adapter *adapter = weight->operand.adapter;
-    return (struct qkv_cost){.flops = qkv_product_flops(x, weight, backward) +
-                                      (adapter ? qkv_adapter_flops(adapter, x, backward) : 0)};
+    const struct linear_saved *saved = node->saved;
+    struct qkv_cost cost = {.flops = qkv_product_flops(x, weight, backward)};
+    if (adapter) cost.flops += qkv_adapter_flops(adapter, x, backward);
+    for (size_t i = 0; saved && !adapter && i < saved->runs->count; i++) {
+        struct qkv_adapter_run rows;
+        const struct qkv_adapter *chosen = qkv_adapter_of_run(saved->runs, i, weight, x->rows, &rows);
+        const struct qkv_tensor some = {.rows = rows.count, .columns = x->columns, .learning = x->learning};
+        if (chosen) cost.flops += qkv_adapter_flops(chosen, &some, backward);
+    }
+    return cost;
 }
 
 /* ---- builders --------------------------------------------------------------------------------------------------- */
@@ -130,10 +140,10 @@ static bool linear_node(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_
     node->inputs[BIAS] = bias;
     node->inputs[RESIDUAL] = residual;
     if (!qkv_tape_check(tape, node)) return false;
-    if (!adapter && !residual) return true;
+    if (!residual && !qkv_adapter_applies(&tape->runs, weight)) return true;
     struct linear_saved *saved = qkv_tape_take_graph(tape, sizeof *saved);
     if (!saved) return false;
-    *saved = (struct linear_saved){.scale = scale};
+    *saved = (struct linear_saved){.scale = scale, .runs = &tape->runs};
     node->saved = saved;
     if (!adapter) return true;
     node->more = adapter->operands;
@@ -166,7 +176,7 @@ struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_te
     struct qkv_node node, activation;
     if (!linear_node(tape, x, weight, bias, NULL, 1, &node)) return NULL;
     node.output = qkv_tape_for_products(tape, x->rows, weight->rows);
-    if (weight->operand.adapter) {
+    if (qkv_adapter_applies(&tape->runs, weight)) {
         struct qkv_tensor *y = qkv_tape_run(tape, &node);
         return qkv_activation_node(tape, y, kind, gated, limit, &activation) ? qkv_tape_run(tape, &activation) : NULL;
     }

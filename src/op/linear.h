@@ -30,6 +30,14 @@ enum qkv_status qkv_linear_backward_weight(struct qkv_tape *tape, const float *d
 
 /* ---- adapters (linear_adapter.c) ---- */
 
+/* Whether a linear of this tape adds terms of adapters: the operand's own, or those that rows choose. */
+bool qkv_adapter_applies(const struct qkv_adapter_runs *runs, const struct qkv_tensor *weight);
+/* The adapter of run i, with its rows of N; NULL: the operand is not adapted there. */
+const struct qkv_adapter *qkv_adapter_of_run(const struct qkv_adapter_runs *runs, size_t i,
+                                             const struct qkv_tensor *weight, size_t N, struct qkv_adapter_run *rows);
+/* y (N, ldy), fp32, gets scale times the terms that rows choose. */
+enum qkv_status qkv_adapter_forward_runs(struct qkv_tape *tape, const struct qkv_tensor *weight, float *y, size_t ldy,
+                                         float scale, const struct qkv_tensor *x);
 /* Floats of x·aᵀ of N rows, of all parts. */
 size_t qkv_adapter_low(const struct qkv_adapter *adapter, size_t N);
 /* y (N, ldy), fp32, gets scale times all parts more. low: receives the parts' scale times x·aᵀ, one part after the

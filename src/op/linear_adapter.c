@@ -4,7 +4,10 @@
  *
  * with the s of a linear that adds to a residual. Backward, from dy, which has s in it already:
  *
- *   db += dy[first …]ᵀ·u    du = scale·(dy[first …]·b)    da += duᵀ·x    dx += du·a */
+ *   db += dy[first …]ᵀ·u    du = scale·(dy[first …]·b)    da += duᵀ·x    dx += du·a
+ *
+ * Rows may also choose among several adapters by number: the term is then computed for the rows of each run of the
+ * tape, and rows of no run are not read. */
 #include "op/linear.h"
 
 size_t qkv_adapter_low(const struct qkv_adapter *adapter, size_t N) {
@@ -69,6 +72,49 @@ enum qkv_status qkv_adapter_forward(struct qkv_tape *tape, const struct qkv_adap
     }
     return status;
 }
+
+/* ---- adapters that rows choose ----------------------------------------------------------------------------------- */
+
+static const struct qkv_adapter *adapter_find(const struct qkv_tensor *weight, size_t number) {
+    const struct qkv_adapter *adapter = weight->operand.named;
+    while (adapter && adapter->number != number) adapter = adapter->next;
+    return adapter;
+}
+
+bool qkv_adapter_applies(const struct qkv_adapter_runs *runs, const struct qkv_tensor *weight) {
+    for (size_t i = 0; i < runs->count && weight->operand.named; i++)
+        if (adapter_find(weight, runs->list[i].number)) return true;
+    return weight->operand.adapter != NULL;
+}
+
+const struct qkv_adapter *qkv_adapter_of_run(const struct qkv_adapter_runs *runs, size_t i,
+                                             const struct qkv_tensor *weight, size_t N, struct qkv_adapter_run *rows) {
+    *rows = runs->list[i];
+    rows->first = qkv_min(rows->first, N);
+    rows->count = qkv_min(rows->count, N - rows->first);
+    return rows->count ? adapter_find(weight, rows->number) : NULL;
+}
+
+enum qkv_status qkv_adapter_forward_runs(struct qkv_tape *tape, const struct qkv_tensor *weight, float *y, size_t ldy,
+                                         float scale, const struct qkv_tensor *x) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < tape->runs.count && !status; i++) {
+        struct qkv_adapter_run rows;
+        const struct qkv_adapter *adapter = qkv_adapter_of_run(&tape->runs, i, weight, x->rows, &rows);
+        if (!adapter) continue;
+        const size_t mark = qkv_arena_mark(tape->arena);
+        float *low = qkv_tape_take(tape, qkv_adapter_low(adapter, rows.count), sizeof *low);
+        if (!low) return QKV_MEMORY;
+        struct qkv_tensor some = *x;
+        some.data = (char *)x->data + qkv_type_span(x->dtype, rows.first * x->columns);
+        some.rows = rows.count;
+        status = qkv_adapter_forward(tape, adapter, y + rows.first * ldy, ldy, scale, &some, low);
+        qkv_arena_release(tape->arena, mark);
+    }
+    return status;
+}
+
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
 
 /* du = scale·(dy[first …]·b) */
 static enum qkv_status adapter_down(struct qkv_tape *tape, const struct qkv_adapter_part *part, const float *dy,

@@ -54,6 +54,7 @@ struct qkv_operand_part {
     bool fp32;                                   /* its products are fp32 in every precision */
     bool divided; /* this rank has the weight as bf16 only, in `packed`; each rank has a share of its fp32 numbers */
     const struct qkv_adapter *adapter; /* is added to x·wᵀ by qkv_op_linear and its like; NULL: none */
+    const struct qkv_adapter *named;   /* list of adapters that rows may choose by number; NULL: none */
 };
 
 /* The storage of a gradient. Two tensors with equal gradients share it; the one that changes takes a copy first. */
@@ -127,7 +128,17 @@ struct qkv_adapter {
     struct qkv_adapter_part *parts;
     struct qkv_tensor **operands; /* (2·count): a and b of each part */
     size_t count;
-    float dropout; /* of the x that the parts read, while a tape trains */
+    float dropout;                  /* of the x that the parts read, while a tape trains */
+    size_t number;                  /* of one that rows choose */
+    const struct qkv_adapter *next; /* in the operand's list of these */
+};
+/* Rows that choose an adapter: `count` rows from `first` on, as far as there are so many. */
+struct qkv_adapter_run {
+    size_t number, first, count;
+};
+struct qkv_adapter_runs {
+    const struct qkv_adapter_run *list;
+    size_t count;
 };
 
 struct qkv_tape;
@@ -252,6 +263,7 @@ struct qkv_tape {
     qkv_gradient_listener *listener;   /* may be NULL */
     void *listener_user;
     const struct qkv_rows *batch; /* the batch that rows of new activations belong to; NULL: not known */
+    struct qkv_adapter_runs runs; /* the rows of all linears that choose an adapter; only where nothing is recorded */
     struct qkv_form *forms;       /* the latest form that was made */
 };
 

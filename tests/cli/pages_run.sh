@@ -37,6 +37,7 @@ cat >not_run <<'END'
 1|QKV_ISA=avx2 QKV_PRECISION=fp32 make test|it runs this test
 1|build/qkv serve instruct.gguf --port 8080 --memory 2G|it ends when it is stopped; serve.sh runs it
 1|qkv serve instruct.gguf --port 8080 --memory 2G|the same
+1|build/qkv serve run/ --adapter math=adapter/ --adapter notes=other-adapter/|the same; adapters.sh runs it
 1|examples/classify/run TREC.train.all TREC.test.all out/|its data are not in the sources
 1|examples/g2p/run cmudict.dict out/|its data are not in the sources
 1|examples/finetune/run out/|it needs Python with torch and transformers
