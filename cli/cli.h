@@ -272,7 +272,7 @@ struct cli_common {
 /* For commands that use a trained model. */
 #define CLI_ADAPTER(type)                                                                                              \
     CLI_COMMON_ROW(CLI_MODEL_READ, type, adapter, "FOLDER",                                                            \
-                   .help = "adapter of the model (LoRA): the folder of a run with --lora, or of PEFT",                 \
+                   .help = "adapter of the model (LoRA): the folder of a run with --lora or of PEFT, or a GGUF file",  \
                    .before = "none")
 /* Ends of "--name has no effect: ..." that several commands use. */
 #define CLI_WHY_FOLDER "a folder has its own model; it is for --preset and --spec"
@@ -521,6 +521,13 @@ struct cli_gguf {
     bool quiet, json;
 };
 int cli_gguf_write(const struct cli_gguf *gguf, struct qkv_model *model);
+/* Writes the adapter of a model alone, as a GGUF file or as a folder of PEFT, and says so (export_adapter.c). Returns the
+ * exit code after a message. */
+struct cli_adapter_file {
+    const char *out, *base, *dtype, *family; /* base: the model's path, for a folder; dtype, family: of a file */
+    bool gguf, json;
+};
+int cli_adapter_write(const struct cli_adapter_file *file, struct qkv_model *model);
 /* The importance of the columns of a model's matrices, measured on a file (calibrate.c): windows of a text for a
  * decoder, lines for an encoder, pairs for an encoder-decoder. use: what measuring needs. The caller frees *importance
  * before the model. Returns CLI_DONE, or the exit code after a message. */

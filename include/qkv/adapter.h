@@ -5,7 +5,8 @@
  * model has an adapter, qkv_model_parameter and similar functions, optimizers and checkpoints have the weights of
  * the adapter, "decoder.layers.0.attn.q.lora_A.weight", and the model can run and be trained, but not be saved,
  * exported or quantised. Files are those of PEFT: adapter_config.json and adapter_model.safetensors, whose names are
- * those of the model's family; for a model of no family they are those of qkv. */
+ * those of the model's family; for a model of no family they are those of qkv. GGUF files of adapters are read and
+ * written too. */
 #ifndef QKV_PUBLIC_ADAPTER_H
 #define QKV_PUBLIC_ADAPTER_H
 
@@ -28,15 +29,22 @@ extern "C" {
  * planned adapter, for qkv_model_costs and other calls that take a plan. Fails with QKV_ARGUMENT, QKV_MEMORY,
  * QKV_SPEC. */
 QKV_API enum qkv_status qkv_adapter_create(struct qkv_model *model, const char *settings, uint64_t seed);
-/* Reads an adapter from a folder, one of qkv or of PEFT, and gives it to the model, as qkv_adapter_create does. An
- * adapter that computes something else (DoRA, biases, modules that are saved whole), that is for other shapes, or that
+/* Reads an adapter from a folder, one of qkv or of PEFT, or from a GGUF file (NAME.gguf) of llama.cpp for models of the
+ * same architecture, and gives it to the model, as qkv_adapter_create does. An adapter that computes something else (DoRA, biases, modules that are saved whole), that is for other shapes, or that
  * qkv saved for another base, is refused: QKV_SPEC, QKV_SHAPE. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
  * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER. */
-QKV_API enum qkv_status qkv_adapter_load(struct qkv_model *model, const char *folder);
+QKV_API enum qkv_status qkv_adapter_load(struct qkv_model *model, const char *path);
 /* Writes the model's adapter to a folder, which is made if it does not exist; an adapter there is replaced. base: where
  * the model is from, for adapter_config.json; NULL: as the adapter's files said, if it was loaded. Fails
  * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_adapter_save(struct qkv_model *model, const char *base, const char *folder);
+/* Writes the model's adapter as a GGUF file for --lora of llama.cpp, with the names and the order of rows that a GGUF
+ * file of the model has. family: as in qkv_gguf_options; format: "f32", "f16" or "bf16". *notes, where notes is not
+ * NULL, gets sentences and the architecture, as qkv_model_export_gguf does. Fails with QKV_ARGUMENT, QKV_MEMORY,
+ * QKV_FILE, QKV_SPEC, QKV_NUMBER. */
+struct qkv_gguf_notes;
+QKV_API enum qkv_status qkv_adapter_export_gguf(struct qkv_model *model, const char *family, const char *format,
+                                                const char *path, struct qkv_gguf_notes **notes);
 /* Adds the adapter to the model's weights, and removes it. Adapted matrices become fp32; what is then saved or exported
  * chooses their type again. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_adapter_merge(struct qkv_model *model);
