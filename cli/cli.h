@@ -521,8 +521,8 @@ struct cli_gguf {
     bool quiet, json;
 };
 int cli_gguf_write(const struct cli_gguf *gguf, struct qkv_model *model);
-/* Writes the adapter of a model alone, as a GGUF file or as a folder of PEFT, and says so (export_adapter.c). Returns the
- * exit code after a message. */
+/* Writes the adapter of a model alone, as a GGUF file or as a folder of PEFT, and says so (export_adapter.c). Returns
+ * the exit code after a message. */
 struct cli_adapter_file {
     const char *out, *base, *dtype, *family; /* base: the model's path, for a folder; dtype, family: of a file */
     bool gguf, json;

@@ -29,10 +29,10 @@ extern "C" {
  * planned adapter, for qkv_model_costs and other calls that take a plan. Fails with QKV_ARGUMENT, QKV_MEMORY,
  * QKV_SPEC. */
 QKV_API enum qkv_status qkv_adapter_create(struct qkv_model *model, const char *settings, uint64_t seed);
-/* Reads an adapter from a folder, one of qkv or of PEFT, or from a GGUF file (NAME.gguf) of llama.cpp for models of the
- * same architecture, and gives it to the model, as qkv_adapter_create does. An adapter that computes something else (DoRA, biases, modules that are saved whole), that is for other shapes, or that
- * qkv saved for another base, is refused: QKV_SPEC, QKV_SHAPE. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
- * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER. */
+/* Reads an adapter from a folder of qkv or PEFT, or from a GGUF file (NAME.gguf) of the model's architecture, and gives
+ * it to the model, as qkv_adapter_create does. Adapters that compute something else (DoRA, biases, whole modules) or
+ * have other shapes, and those that qkv saved for another base, are refused: QKV_SPEC, QKV_SHAPE. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_adapter_load(struct qkv_model *model, const char *path);
 /* Writes the model's adapter to a folder, which is made if it does not exist; an adapter there is replaced. base: where
  * the model is from, for adapter_config.json; NULL: as the adapter's files said, if it was loaded. Fails
