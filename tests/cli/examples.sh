@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # The scripts of examples/ whose data they make themselves, with few steps: what they show is there.
-# labels: numeric
 . "$(dirname "$0")/common.sh"
 export QKV
 
