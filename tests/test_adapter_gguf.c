@@ -220,6 +220,7 @@ struct bad {
     double alpha;
     size_t rank, columns, rows, up; /* of a, and of b */
     bool without_alpha, number_text;
+    enum qkv_dtype dtype; /* of both; 0: f32 */
 };
 #define Q       "blk.0.attn_q.weight"
 #define GOOD    .architecture = "llama", .type = "adapter", .kind = "lora", .alpha = 4
@@ -236,7 +237,8 @@ static void put_alpha(struct qkv_gguf_writer *w, double alpha) {
 
 static void bad_write(struct qkv_context *ctx, const struct bad *bad, const char *path) {
     struct qkv_gguf_writer w = {.ctx = ctx, .path = path};
-    float numbers[4096] = {0};
+    static const unsigned char zeros[1 << 14];
+    const enum qkv_dtype dtype = bad->dtype ? bad->dtype : QKV_F32;
     qkv_gguf_put_text(&w, "general.architecture", bad->architecture, strlen(bad->architecture));
     qkv_gguf_put_text(&w, "general.type", bad->type, strlen(bad->type));
     qkv_gguf_put_text(&w, "adapter.type", bad->kind, strlen(bad->kind));
@@ -251,12 +253,13 @@ static void bad_write(struct qkv_context *ctx, const struct bad *bad, const char
         if (names[i])
             qkv_gguf_put_tensor(
                 &w, &(struct qkv_array){
-                        .name = names[i], .dtype = QKV_F32, .rank = 2, .shape = {shapes[i][0], shapes[i][1]}});
+                        .name = names[i], .dtype = dtype, .rank = 2, .shape = {shapes[i][0], shapes[i][1]}});
     qkv_gguf_begin_data(&w);
     for (size_t i = 0; i < 2; i++) {
         if (!names[i]) continue;
-        assert_true(shapes[i][0] * shapes[i][1] <= TEST_COUNT(numbers));
-        qkv_gguf_write_data(&w, numbers, shapes[i][0] * shapes[i][1] * sizeof *numbers);
+        const size_t bytes = qkv_type_span(dtype, shapes[i][0] * shapes[i][1]);
+        assert_true(bytes <= sizeof zeros);
+        qkv_gguf_write_data(&w, zeros, bytes);
         qkv_gguf_end_tensor(&w);
     }
     assert_ok(ctx, qkv_gguf_commit(&w));
@@ -274,6 +277,9 @@ static void bad_files_are_refused_by_name(void **state) {
     const size_t in = q->columns, out = q->rows;
     const struct bad list[] = {
         {NULL, QKV_OK, GOOD, GOOD_AB, .rank = 2, .columns = in, .rows = out, .up = 2},
+        {NULL, QKV_OK, GOOD, GOOD_AB, .rank = 32, .columns = in, .rows = out, .up = 32, .dtype = QKV_Q8_0},
+        {Q ".lora_a is of type i32", QKV_FORMAT, GOOD, GOOD_AB, .rank = 2, .columns = in, .rows = out, .up = 2,
+         .dtype = QKV_I32},
         {"general.architecture is \"qwen3\"", QKV_SPEC, .architecture = "qwen3", .type = "adapter", .kind = "lora",
          .alpha = 4, GOOD_AB, .rank = 2, .columns = in, .rows = out, .up = 2},
         {"general.architecture is \"nothing\"", QKV_SPEC, .architecture = "nothing", .type = "adapter", .kind = "lora",
@@ -319,12 +325,46 @@ static void bad_files_are_refused_by_name(void **state) {
     qkv_context_free(ctx);
 }
 
+/* Some bytes of the head of a good file are others: a status, and no adapter after a failure. */
+static void damaged_files_give_a_status(void **state) {
+    struct qkv_context *ctx = context_fp32();
+    struct qkv_random random = test_random(1);
+    struct qkv_model *model;
+    unsigned char bytes[1 << 15], bad[sizeof bytes];
+    size_t refused = 0;
+    (void)state;
+    assert_ok(ctx, qkv_model_load(ctx, cases[0].base, &model));
+    export_case(model, 0, "f16", "gguf_damage.gguf");
+    FILE *file = fopen("gguf_damage.gguf", "rb");
+    assert_non_null(file);
+    const size_t n = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    assert_true(n > 1000 && n < sizeof bytes);
+    for (int i = 0; i < 300; i++) {
+        memcpy(bad, bytes, n);
+        const size_t cut = i % 10 ? n : (size_t)qkv_random_below(&random, n);
+        for (int k = 0; k < 1 + i % 3; k++)
+            bad[qkv_random_below(&random, 900)] = (unsigned char)qkv_random_below(&random, 256);
+        file = fopen("gguf_damage.gguf", "wb");
+        assert_int_equal(fwrite(bad, 1, cut, file), cut);
+        fclose(file);
+        const enum qkv_status status = qkv_adapter_load(model, "gguf_damage.gguf");
+        refused += status != QKV_OK;
+        if (status && model->adapter) fail_msg("file %d has left an adapter after %s", i, qkv_message(ctx));
+        if (!status) assert_ok(ctx, qkv_adapter_remove(model));
+    }
+    assert_true(refused > 100);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_of_a_written_adapter_are_those_of_peft),
         cmocka_unit_test(a_folder_of_peft_comes_back_from_a_file),
         cmocka_unit_test(adapters_of_parts_are_joined),
         cmocka_unit_test(bad_files_are_refused_by_name),
+        cmocka_unit_test(damaged_files_give_a_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

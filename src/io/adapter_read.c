@@ -36,6 +36,9 @@ static bool tensor_module(const struct qkv_adapter_reading *r, const struct qkv_
 
 static enum qkv_status tensor_shape(const struct qkv_adapter_reading *r, const struct qkv_array *x, size_t rows,
                                     size_t columns) {
+    if (!qkv_type_is_real(x->dtype))
+        return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s is of type %s; adapters have real numbers", r->weights, x->name,
+                        qkv_types[x->dtype]->name);
     if (x->rank == 2 && x->shape[0] == rows && x->shape[1] == columns) return QKV_OK;
     char have[QKV_SHAPE_TEXT];
     return qkv_fail(r->ctx, QKV_SHAPE,
