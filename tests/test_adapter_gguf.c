@@ -349,7 +349,7 @@ static void damaged_files_give_a_status(void **state) {
         assert_int_equal(fwrite(bad, 1, cut, file), cut);
         fclose(file);
         const enum qkv_status status = qkv_adapter_load(model, "gguf_damage.gguf");
-        refused += status != QKV_OK;
+        refused += status ? 1 : 0;
         if (status && model->adapter) fail_msg("file %d has left an adapter after %s", i, qkv_message(ctx));
         if (!status) assert_ok(ctx, qkv_adapter_remove(model));
     }
