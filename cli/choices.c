@@ -26,7 +26,7 @@ CHOICES(extend, QKV_EXTEND_LIST(NAME))
 CHOICES(full, CLI_FULL_STOP, CLI_FULL_FORGET)
 CHOICES(thinking, "show", "dim", "hide")
 CHOICES(log, "text", "json", "none")
-CHOICES(export, "qkv", "huggingface", "gguf")
+CHOICES(export, "qkv", "huggingface", "gguf", "peft", "gguf-adapter")
 CHOICES(names, "qkv", "family")
 CHOICES(tokenizer, QKV_TOKENIZER_LIST(NAME))
 

@@ -274,15 +274,16 @@ struct cli_common {
 /* For commands that use a trained model. */
 #define CLI_ADAPTER(type)                                                                                              \
     CLI_COMMON_ROW(CLI_MODEL_READ, type, adapter, "FOLDER",                                                            \
-                   .help = "adapter of the model (LoRA): the folder of a run with --lora, or of PEFT",                 \
+                   .help = "adapter of the model (LoRA): the folder of a run with --lora or of PEFT, or a GGUF file",  \
                    .before = "none")
 /* For commands that choose among several by name. */
 #define CLI_ADAPTER_LIST(type, choice)                                                                                 \
     {                                                                                                                  \
         CLI_ADAPTERS, 0, "adapter", "FOLDER", offsetof(type, common.adapters),                                         \
             .subject = CLI_MACHINE,                                                                                    \
-            .help = "adapter of the model (LoRA): the folder of a run with --lora, or of PEFT; several have names, "   \
-                    "NAME=FOLDER, and " choice,                                                                        \
+            .help =                                                                                                    \
+                "adapter of the model (LoRA): the folder of a run with --lora or of PEFT, or a GGUF file; several "    \
+                "have names, NAME=FOLDER, and " choice,                                                                \
             .before = "none"                                                                                           \
     }
 /* Ends of "--name has no effect: ..." that several commands use. */
@@ -552,6 +553,13 @@ struct cli_gguf {
     bool quiet, json;
 };
 int cli_gguf_write(const struct cli_gguf *gguf, struct qkv_model *model);
+/* Writes the adapter of a model alone, as a GGUF file or as a folder of PEFT, and says so (export_adapter.c). Returns
+ * the exit code after a message. */
+struct cli_adapter_file {
+    const char *out, *base, *dtype, *family; /* base: the model's path, for a folder; dtype, family: of a file */
+    bool gguf, json;
+};
+int cli_adapter_write(const struct cli_adapter_file *file, struct qkv_model *model);
 /* The importance of the columns of a model's matrices, measured on a file (calibrate.c): windows of a text for a
  * decoder, lines for an encoder, pairs for an encoder-decoder. use: what measuring needs. The caller frees *importance
  * before the model. Returns CLI_DONE, or the exit code after a message. */

@@ -18,13 +18,14 @@ static const struct cli_option options[] = {
      .help = "number format of the matrices: {}, and in GGUF files their types, such as q8_0; biases and norms keep "
              "their format"},
     {CLI_TEXT, 0, "to", "WHAT", offsetof(struct arguments, to), .choice = cli_choose_export,
-     .help = "kind of model: qkv, huggingface, a folder that transformers opens, or gguf, a file that llama.cpp opens",
+     .help = "kind of model: qkv, huggingface, a folder that transformers opens, or gguf, a file that llama.cpp opens; "
+             "or the adapter alone: peft, a folder of PEFT, or gguf-adapter, a file for --lora of llama.cpp",
      .before = "qkv"},
     {CLI_TEXT, 0, "family", "TYPE", offsetof(struct arguments, family),
-     .help = "with --to huggingface or gguf: model_type to write, such as llama",
+     .help = "with --to huggingface, gguf or gguf-adapter: model_type to write, such as llama",
      .before = "the family that the model came from, else the first that can express it"},
     {CLI_FOLDER, 'o', "out", "FOLDER", offsetof(struct arguments, out),
-     .help = "model folder to write; with --to gguf, the file"},
+     .help = "folder to write; with --to gguf or gguf-adapter, the file"},
     {CLI_FOLDER, 0, "output", "FOLDER", offsetof(struct arguments, out), .help = "older name of --out"},
     {CLI_FLAG, 'q', "quiet", NULL, offsetof(struct arguments, quiet), .help = "show no progress", .subject = "output"},
     CLI_ADAPTER(struct arguments),
@@ -38,22 +39,36 @@ static bool export_to(const struct arguments *a, const char *what) {
     return a->to && !strcmp(a->to, what);
 }
 
-CLI_CONDITION(is_ours, struct arguments, !export_to(a, "huggingface") && !export_to(a, "gguf"))
+/* Whether the adapter alone is written. */
+static bool export_is_adapter(const struct arguments *a) {
+    return export_to(a, "peft") || export_to(a, "gguf-adapter");
+}
+
+CLI_CONDITION(is_ours, struct arguments,
+              !export_to(a, "huggingface") && !export_to(a, "gguf") && !export_to(a, "gguf-adapter"))
 CLI_CONDITION(is_folder, struct arguments, !export_to(a, "gguf"))
+CLI_CONDITION(is_peft, struct arguments, export_to(a, "peft"))
 
 static const struct cli_rule rules[] = {
     {"family", is_ours, "only Hugging Face folders and GGUF files have families; add --to huggingface"},
     {"quiet", is_folder, "folders are written without progress; it is for --to gguf"},
+    {"dtype", is_peft, "folders of PEFT have f32; leave it out"},
 };
 
 static bool export_writes_file(const void *values) {
-    return export_to(values, "gguf");
+    return export_to(values, "gguf") || export_to(values, "gguf-adapter");
 }
 
 /* Checks the number format before the model is read. */
 static int export_check_format(const struct arguments *a) {
     char names[160], near[48] = "";
     const char *closest;
+    if (export_is_adapter(a) && !a->common.adapter)
+        return cli_usage("export: --to %s writes an adapter; say which one with --adapter", a->to);
+    if (export_to(a, "gguf-adapter") && a->dtype && strcmp(a->dtype, "f32") && strcmp(a->dtype, "f16") &&
+        strcmp(a->dtype, "bf16"))
+        return cli_usage("--dtype is \"%s\"; adapters have f32, f16 or bf16", a->dtype);
+    if (export_is_adapter(a)) return CLI_DONE;
     if (!a->dtype && !export_to(a, "gguf"))
         return cli_usage("export: name a number format: --dtype NAME (%s)",
                          cli_choices_text(&options[0], names, sizeof names));
@@ -148,8 +163,8 @@ static int export_run(const void *values, const char *const *words, size_t count
     int code = export_check_format(a);
     if (code) return code;
     if (!a->out)
-        return cli_usage(export_to(a, "gguf") ? "export: name a file to write: --out FILE.gguf"
-                                              : "export: name a folder to write: --out FOLDER");
+        return cli_usage(export_writes_file(a) ? "export: name a file to write: --out FILE.gguf"
+                                               : "export: name a folder to write: --out FOLDER");
     if (a->dtype) options_of_file.format = a->dtype;
     options_of_file.pure = true;
     options_of_file.family = a->family;
@@ -161,11 +176,20 @@ static int export_run(const void *values, const char *const *words, size_t count
                                         .use = export_to(a, "huggingface") ? QKV_USE_PUBLISH : QKV_USE_EXPORT};
     struct qkv_model_open_options opens = qkv_model_open_defaults();
     opens.adapter = common.adapter;
-    if (!code && (qkv_model_open(ctx, words[0], &opens, &opening) || qkv_opening_check_use(opening, &use) ||
-                  qkv_model_fill(opening, &model) || (common.adapter && qkv_adapter_merge(model))))
+    if (!code &&
+        (qkv_model_open(ctx, words[0], &opens, &opening) || qkv_opening_check_use(opening, &use) ||
+         qkv_model_fill(opening, &model) || (common.adapter && !export_is_adapter(a) && qkv_adapter_merge(model))))
         code = cli_broken(ctx);
     qkv_opening_free(opening);
-    if (!code && export_to(a, "gguf"))
+    if (!code && export_is_adapter(a))
+        code = cli_adapter_write(&(struct cli_adapter_file){.out = a->out,
+                                                            .base = words[0],
+                                                            .dtype = a->dtype ? a->dtype : "f32",
+                                                            .family = a->family,
+                                                            .gguf = export_to(a, "gguf-adapter"),
+                                                            .json = a->json},
+                                 model);
+    else if (!code && export_to(a, "gguf"))
         code = cli_gguf_write(
             &(struct cli_gguf){.options = &options_of_file, .out = a->out, .quiet = a->quiet, .json = a->json}, model);
     else if (!code)
@@ -187,7 +211,9 @@ const struct cli_command *cli_export(void) {
         .usage = "RUN --dtype bf16 --out FOLDER [--force]\n"
                  "RUN --to huggingface [--family TYPE] --dtype bf16 --out FOLDER [--force]\n"
                  "RUN --to gguf [--family TYPE] [--dtype f16] --out FILE.gguf [--force]\n"
-                 "RUN --adapter FOLDER --dtype f32 --out FOLDER [--force]",
+                 "RUN --adapter FOLDER --dtype f32 --out FOLDER [--force]\n"
+                 "RUN --adapter FOLDER --to gguf-adapter [--family TYPE] [--dtype f16] --out FILE.gguf [--force]\n"
+                 "RUN --adapter FILE.gguf --to peft --out FOLDER [--force]",
         .description =
             "Writes config.json, the tokenizers, the labels and model.safetensors of a model or run into a folder, "
             "with all matrices rounded to another number format. Commands that run this model map the file into memory "
@@ -205,12 +231,16 @@ const struct cli_command *cli_export(void) {
             "quantize mixes types.\n\n"
             "With --adapter the adapter is merged: the product of its two matrices is added to each matrix that it "
             "adapts, in fp32, and the sums are rounded to the format of --dtype, whatever format they had. The other "
-            "matrices are converted from the format that they have.",
+            "matrices are converted from the format that they have. With --to gguf-adapter or peft it is not merged, "
+            "but "
+            "written alone: as a file for --lora of llama.cpp, whose model is the one that --to gguf writes, or as a "
+            "folder of PEFT. Both are read with --adapter.",
         .examples = "qkv export run/ --dtype bf16 --out small/\n"
                     "qkv generate small/ --prompt \"Once\"\n"
                     "qkv export run/ --to huggingface --dtype bf16 --out run-hf/\n"
                     "qkv export run/ --to gguf --dtype f16 --out run.gguf\n"
-                    "qkv export run/ --adapter adapter/ --dtype f32 --out merged/",
+                    "qkv export run/ --adapter adapter/ --dtype f32 --out merged/\n"
+                    "qkv export run/ --adapter adapter/ --to gguf-adapter --out adapter.gguf",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
         .rules = rules,

@@ -5,7 +5,8 @@
  * model has an adapter, qkv_model_parameter and similar functions, optimizers and checkpoints have the weights of
  * the adapter, "decoder.layers.0.attn.q.lora_A.weight", and the model can run and be trained, but not be saved,
  * exported or quantised. Files are those of PEFT: adapter_config.json and adapter_model.safetensors, whose names are
- * those of the model's family; for a model of no family they are those of qkv.
+ * those of the model's family; for a model of no family they are those of qkv. GGUF files of adapters are read and
+ * written too.
  *
  * In place of one adapter, a model may have several with names. Each row of a pass then has one of them or none: all
  * rows that of qkv_adapter_use, and in an engine, each request its own. A row has the bits that it has if its adapter
@@ -32,16 +33,16 @@ extern "C" {
  * planned adapter, for qkv_model_costs and other calls that take a plan. Fails with QKV_ARGUMENT, QKV_MEMORY,
  * QKV_SPEC. */
 QKV_API enum qkv_status qkv_adapter_create(struct qkv_model *model, const char *settings, uint64_t seed);
-/* Reads an adapter from a folder, one of qkv or of PEFT, and gives it to the model, as qkv_adapter_create does. An
- * adapter that computes something else (DoRA, biases, modules that are saved whole), that is for other shapes, or that
- * qkv saved for another base, is refused: QKV_SPEC, QKV_SHAPE. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
- * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER. */
-QKV_API enum qkv_status qkv_adapter_load(struct qkv_model *model, const char *folder);
+/* Reads an adapter from a folder of qkv or PEFT, or from a GGUF file (NAME.gguf) of the model's architecture, and gives
+ * it to the model, as qkv_adapter_create does. Adapters that compute something else (DoRA, biases, whole modules) or
+ * have other shapes, and those that qkv saved for another base, are refused: QKV_SPEC, QKV_SHAPE. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER. */
+QKV_API enum qkv_status qkv_adapter_load(struct qkv_model *model, const char *path);
 /* Reads an adapter as qkv_adapter_load does, and gives it to the model with a name: 1 to 256 bytes in UTF-8 without
  * control characters, "/" and "=", which no other adapter of the model has. The model must have no adapter without a
  * name, no shares, and nothing that uses it. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC,
  * QKV_SHAPE, QKV_NUMBER. */
-QKV_API enum qkv_status qkv_adapter_add(struct qkv_model *model, const char *name, const char *folder);
+QKV_API enum qkv_status qkv_adapter_add(struct qkv_model *model, const char *name, const char *path);
 /* The name of the i-th of these adapters, in the order in which they were added; NULL past the last. The model's. */
 QKV_API const char *qkv_adapter_name(const struct qkv_model *model, size_t i);
 /* Passes, sessions, decoders and engines that begin from now on have the adapter of that name in all rows; NULL or "":
@@ -53,6 +54,13 @@ QKV_API enum qkv_status qkv_adapter_use(struct qkv_model *model, const char *nam
  * the model is from, for adapter_config.json; NULL: as the adapter's files said, if it was loaded. Fails
  * with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_SPEC, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_adapter_save(struct qkv_model *model, const char *base, const char *folder);
+/* Writes the model's adapter as a GGUF file for --lora of llama.cpp, with the names and the order of rows that a GGUF
+ * file of the model has. family: as in qkv_gguf_options; format: "f32", "f16" or "bf16". *notes, where notes is not
+ * NULL, gets sentences and the architecture, as qkv_model_export_gguf does. Fails with QKV_ARGUMENT, QKV_MEMORY,
+ * QKV_FILE, QKV_SPEC, QKV_NUMBER. */
+struct qkv_gguf_notes;
+QKV_API enum qkv_status qkv_adapter_export_gguf(struct qkv_model *model, const char *family, const char *format,
+                                                const char *path, struct qkv_gguf_notes **notes);
 /* Adds the adapter to the model's weights, and removes it. Adapted matrices become fp32; what is then saved or exported
  * chooses their type again. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_adapter_merge(struct qkv_model *model);

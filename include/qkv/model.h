@@ -74,8 +74,8 @@ struct qkv_model_open_options {
      * token, slower products, the same bits. Without it this is done only where there is no memory for the copy; see
      * qkv_model_mapped. */
     bool map;
-    /* The folder of an adapter (qkv_adapter_load) that the model gets when it is filled; plans and checks of memory
-     * count it. NULL: none. */
+    /* The folder or file of an adapter (qkv_adapter_load) that the model gets when it is filled; plans and checks of
+     * memory count it. NULL: none. */
     const char *adapter;
     /* Adapters with names (qkv_adapter_add), in place of the one without, that the model gets in this order. */
     const struct qkv_named_adapter *adapters;

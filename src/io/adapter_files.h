@@ -21,6 +21,9 @@ struct qkv_adapter_module {
 /* The module of a weight of a model. (adapter_targets.c) */
 void qkv_adapter_module(const struct qkv_model *model, const struct qkv_weight *weight,
                         struct qkv_adapter_module *module);
+/* The same in files of another family, or of the GGUF files of a family; names NULL: in files of ours. */
+void qkv_adapter_module_in(const struct qkv_family_config *names, const struct qkv_model *model,
+                           const struct qkv_weight *weight, struct qkv_adapter_module *module);
 /* Gives the adapted weights that settings->targets names: a heap list, by rising weight. Fails with QKV_ARGUMENT,
  * QKV_SPEC, QKV_MEMORY. (adapter_targets.c) */
 enum qkv_status qkv_adapter_choose(const struct qkv_model *model, const struct qkv_adapter_settings *settings,
@@ -32,11 +35,13 @@ enum qkv_status qkv_adapter_check_target(const struct qkv_model *model, const st
 enum qkv_status qkv_adapter_write(struct qkv_model *model, const char *folder);
 /* The same of a run, with the tokenizers and the other texts of its model. */
 enum qkv_status qkv_adapter_write_run(struct qkv_model *model, const char *folder);
+/* Fails with QKV_ARGUMENT if the model has no adapter with numbers that is its own. */
+enum qkv_status qkv_adapter_need(struct qkv_model *model);
 /* Notes where the model is from. Fails with QKV_MEMORY. */
 enum qkv_status qkv_adapter_set_base(struct qkv_model *model, const char *base);
 /* qkv_adapter_load, or, with a name, qkv_adapter_add; the model may be planned, and then gets no numbers.
  * (adapter_read.c) */
-enum qkv_status qkv_adapter_read(struct qkv_model *model, const char *name, const char *folder);
+enum qkv_status qkv_adapter_read(struct qkv_model *model, const char *name, const char *path);
 /* A new adapter, as qkv_adapter_create; the model may be planned. */
 enum qkv_status qkv_adapter_begin(struct qkv_model *model, const char *settings, uint64_t seed);
 /* A digest of a model's vectors, which stay the same where matrices are quantised: it tells models apart that have the

@@ -24,16 +24,21 @@ static void target_own_name(const struct qkv_weight *weight, char name[QKV_FAMIL
     snprintf(name, QKV_FAMILY_NAME, "%.*s", (int)(dot ? (size_t)(dot - of) : strlen(of)), of);
 }
 
-void qkv_adapter_module(const struct qkv_model *m, const struct qkv_weight *weight, struct qkv_adapter_module *module) {
-    *module = (struct qkv_adapter_module){.published = m->origin.family != NULL};
+void qkv_adapter_module_in(const struct qkv_family_config *names, const struct qkv_model *m,
+                           const struct qkv_weight *weight, struct qkv_adapter_module *module) {
+    const struct qkv_spec *spec = names && names->whole ? names->whole : &m->spec;
+    *module = (struct qkv_adapter_module){.published = names != NULL};
     if (module->published)
-        module->published =
-            qkv_family_view(m->origin.family, &m->spec, weight->array.name, weight->array.shape[0], &module->view);
+        module->published = qkv_family_view(names, spec, weight->array.name, weight->array.shape[0], &module->view);
     target_own_name(weight, module->name);
     if (!module->published) return;
     const size_t n = strlen(module->view.name), end = strlen(".weight");
     snprintf(module->name, sizeof module->name, "%.*s",
              (int)(n > end && !strcmp(module->view.name + n - end, ".weight") ? n - end : n), module->view.name);
+}
+
+void qkv_adapter_module(const struct qkv_model *m, const struct qkv_weight *weight, struct qkv_adapter_module *module) {
+    qkv_adapter_module_in(m->origin.family, m, weight, module);
 }
 
 static bool target_means(const struct qkv_model *m, const struct qkv_weight *weight, const char *target) {

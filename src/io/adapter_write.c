@@ -32,7 +32,7 @@ enum qkv_status qkv_adapter_create(struct qkv_model *model, const char *settings
     return status ? status : qkv_adapter_begin(model, settings, seed);
 }
 
-static enum qkv_status adapter_need(struct qkv_model *m) {
+enum qkv_status qkv_adapter_need(struct qkv_model *m) {
     enum qkv_status status = qkv_model_check_weights(m);
     if (!status) status = qkv_model_check_own(m, "its adapter stays");
     if (status || m->adapter) return status;
@@ -40,7 +40,7 @@ static enum qkv_status adapter_need(struct qkv_model *m) {
 }
 
 static enum qkv_status adapter_idle(struct qkv_model *m) {
-    const enum qkv_status status = adapter_need(m);
+    const enum qkv_status status = qkv_adapter_need(m);
     if (status || !m->sharing.users) return status;
     return qkv_fail(m->ctx, QKV_ARGUMENT,
                     "the model is in use; free its sessions, passes and optimizers before its adapter is taken away");
@@ -255,7 +255,7 @@ enum qkv_status qkv_adapter_save(struct qkv_model *model, const char *base, cons
     QKV_CALL(qkv_model_context(model));
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, folder);
-    enum qkv_status status = adapter_need(model);
+    enum qkv_status status = qkv_adapter_need(model);
     if (!status) status = qkv_model_check_file(model);
     if (!status && base) status = qkv_adapter_set_base(model, base);
     if (!status) status = qkv_make_folder(model->ctx, folder);

@@ -18,14 +18,14 @@ void qkv_gguf_options_init(struct qkv_gguf_options *options, size_t size) {
 
 /* ---- the family -------------------------------------------------------------------------------------------------- */
 
-static void export_drop_family(struct qkv_gguf_export *e) {
+void qkv_gguf_drop_family(struct qkv_gguf_export *e) {
     qkv_family_gguf_written_free(&e->written);
     qkv_family_arrays_free(&e->arrays);
     qkv_family_config_free(&e->config);
 }
 
 /* The first part of a family's type, which may be a list. */
-static void family_name(const struct qkv_family *family, char name[64]) {
+void qkv_gguf_family_name(const struct qkv_family *family, char name[64]) {
     snprintf(name, 64, "%.*s", (int)strcspn(family->type, ","), family->type);
 }
 
@@ -41,12 +41,12 @@ static enum qkv_status export_take(struct qkv_gguf_export *e, const struct qkv_f
     char name[64];
     e->config = *config;
     e->config.gguf = qkv_family_gguf_of(config);
-    family_name(config->family, name);
+    qkv_gguf_family_name(config->family, name);
     enum qkv_status status =
         e->config.gguf ? qkv_family_arrays(e->model, &e->config, false, &e->arrays)
                        : qkv_fail(e->ctx, QKV_SPEC, "GGUF files have no architecture for models of type %s", name);
     if (!status) status = qkv_family_gguf_write(&e->arrays, &e->written);
-    if (status) export_drop_family(e);
+    if (status) qkv_gguf_drop_family(e);
     return status;
 }
 
@@ -68,7 +68,7 @@ static enum qkv_status export_try(struct qkv_gguf_export *e, const struct qkv_fa
     const struct qkv_family_config *own = e->model->origin.family;
     struct qkv_family_config config = {0};
     char name[64];
-    family_name(family, name);
+    qkv_gguf_family_name(family, name);
     if (own && qkv_family_has_type(own->family, name))
         config = (struct qkv_family_config){.family = own->family, .keys = keys_of_config(own->keys)};
     if (config.family && !config.keys) return qkv_fail_memory(e->ctx, 0, "the keys of a file");
@@ -106,7 +106,7 @@ static enum qkv_status export_find(struct qkv_gguf_export *e, bool *found) {
         *found = !status;
         if (status) status = export_forgive(e, status, NULL, 0);
         if (!*found || !own) continue;
-        family_name(own->family, name);
+        qkv_gguf_family_name(own->family, name);
         return qkv_gguf_note(e->ctx, e->notes, "the file is of architecture %s, not of the model's family %s: %s",
                              e->config.gguf->architecture, name, why);
     }
@@ -126,7 +126,7 @@ static enum qkv_status export_own(struct qkv_gguf_export *e) {
     return qkv_family_arrays_own(e->model, &e->config, &e->arrays);
 }
 
-static enum qkv_status export_family(struct qkv_gguf_export *e) {
+enum qkv_status qkv_gguf_choose_family(struct qkv_gguf_export *e) {
     const char *wanted = e->options->family;
     bool found = false;
     if (wanted && !strcmp(wanted, QKV_GGUF_OWN)) return export_own(e);
@@ -305,7 +305,7 @@ static enum qkv_status export_write(struct qkv_gguf_export *e) {
 
 static enum qkv_status export_run(struct qkv_gguf_export *e) {
     enum qkv_status status = qkv_importance_open(e);
-    if (!status) status = export_family(e);
+    if (!status) status = qkv_gguf_choose_family(e);
     if (!status) status = export_note_missing(e);
     if (!status) status = qkv_gguf_choose_types(e);
     if (!status) status = export_write(e);
@@ -314,7 +314,7 @@ static enum qkv_status export_run(struct qkv_gguf_export *e) {
     qkv_imatrix_free(e->imatrix);
     for (size_t i = 0; i < e->arrays.count && e->tensors; i++) free(e->tensors[i].measured);
     free(e->tensors);
-    export_drop_family(e);
+    qkv_gguf_drop_family(e);
     return status;
 }
 
@@ -332,7 +332,7 @@ static enum qkv_status options_take(struct qkv_context *ctx, const struct qkv_gg
     struct qkv_buffer names = {0};
     for (size_t i = 0; qkv_families[i] && !status; i++) {
         char name[64];
-        family_name(qkv_families[i], name);
+        qkv_gguf_family_name(qkv_families[i], name);
         if (family_of_type(name) == qkv_families[i]) status = qkv_buffer_print(ctx, &names, "%s, ", name);
     }
     if (!status)

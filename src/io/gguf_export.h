@@ -68,6 +68,13 @@ struct qkv_gguf_export {
     struct qkv_gguf_writer writer;
 };
 
+/* Chooses the family that options->family names, or the first that can express the model, with its tensors and keys;
+ * config.family NULL: none can, and the names are ours (gguf_export.c). Fails with QKV_SPEC, QKV_MEMORY. The second
+ * function drops it, also after a failure. */
+enum qkv_status qkv_gguf_choose_family(struct qkv_gguf_export *e);
+void qkv_gguf_drop_family(struct qkv_gguf_export *e);
+/* The first part of a family's type, which may be a list. */
+void qkv_gguf_family_name(const struct qkv_family *family, char name[64]);
 /* Checks the format and the rules of options. */
 enum qkv_status qkv_gguf_check_types(struct qkv_context *ctx, const struct qkv_gguf_options *options);
 /* Chooses the type of each tensor (gguf_types.c). Fails with QKV_ARGUMENT: a type, a mix or a rule that is not known;

@@ -13,6 +13,11 @@
 enum qkv_status qkv_gguf_own_spec(const struct qkv_gguf *g, const char *const *settings, size_t setting_count,
                                   struct qkv_spec *spec) {
     size_t size;
+    const char *type = qkv_gguf_one_text(g, "general.type", &size);
+    if (type && size == strlen("adapter") && !memcmp(type, "adapter", size))
+        return qkv_fail(g->ctx, QKV_FORMAT,
+                        "%s: general.type is \"adapter\"; open its model, and add the adapter with option adapter",
+                        g->path);
     const char *text = qkv_gguf_one_text(g, QKV_GGUF_SPEC, &size);
     if (!text) return qkv_fail(g->ctx, QKV_FORMAT, "%s has no text " QKV_GGUF_SPEC, g->path);
     return qkv_spec_parse(g->ctx, spec, g->path, text, size, settings, setting_count);

@@ -46,6 +46,29 @@ has named/adapter_config.json '"c_fc"'
 has named/adapter_config.json '"fan_in_fan_out": true'
 try 0 "$QKV" eval published --adapter named --data other.txt
 
+# ---- GGUF files and folders of PEFT ----
+try 0 "$QKV" export base --adapter whole --to gguf-adapter --out whole.gguf
+has err '^whole.gguf: [0-9,]* parameters of an adapter in f32, architecture qkv'
+same "$(loss_of base --adapter whole.gguf)" "$after" "the loss with the adapter's GGUF file"
+try 0 "$QKV" export base --to gguf --dtype f32 --out base.gguf
+same "$(loss_of base.gguf --adapter whole.gguf)" "$after" "the loss with both GGUF files"
+try 0 "$QKV" export base --adapter whole.gguf --to peft --out again
+same "$(loss_of base --adapter again)" "$after" "the loss with the folder made of the GGUF file"
+try 0 "$QKV" export base --adapter whole --to gguf-adapter --dtype bf16 --out whole.gguf --force --json
+has out '"architecture": "qkv"'
+try 0 "$QKV" eval base --adapter whole.gguf --data other.txt
+refuse 1 'general.type is "adapter"' "$QKV" generate whole.gguf --prompt to
+refuse 1 'general.type is "model"' "$QKV" eval base --adapter base.gguf --data other.txt
+refuse 2 '--to gguf-adapter writes an adapter; say which one' "$QKV" export base --to gguf-adapter --out a.gguf
+refuse 2 '--to peft writes an adapter; say which one' "$QKV" export base --to peft --out a
+refuse 2 'adapters have f32, f16 or bf16' "$QKV" export base --adapter whole --to gguf-adapter --dtype q8_0 --out a.gguf
+refuse 2 'folders of PEFT have f32' "$QKV" export base --adapter whole --to peft --dtype f32 --out a
+refuse 2 'name a file to write' "$QKV" export base --adapter whole --to gguf-adapter
+refuse 1 'GGUF files have no family "nothing"' \
+    "$QKV" export base --adapter whole --to gguf-adapter --family nothing --out a.gguf
+head -c 200 whole.gguf >cut.gguf
+refuse 1 'cut.gguf' "$QKV" eval base --adapter cut.gguf --data other.txt
+
 # ---- refused ----
 bad() { # bad CODE LORA PATTERN [OPTIONS]
     local code=$1 text=$2 pattern=$3

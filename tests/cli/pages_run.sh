@@ -40,6 +40,8 @@ cat >not_run <<'END'
 1|build/qkv serve run/ --adapter math=adapter/ --adapter notes=other-adapter/|the same; adapters.sh runs it
 1|examples/classify/run TREC.train.all TREC.test.all out/|its data are not in the sources
 1|examples/g2p/run cmudict.dict out/|its data are not in the sources
+1|examples/preferences/run out/|examples.sh runs it with fewer steps
+1|examples/teacher/run out/|the same
 1|examples/finetune/run out/|it needs Python with torch and transformers
 1|examples/finetune/run out/ llama bart|it needs Python with torch and transformers
 END
