@@ -289,7 +289,8 @@ static void answers_of_any_adapters_are_those_of_one_alone(void **state) {
     (void)state;
     struct qkv_random r = test_random(811);
     for (size_t model = 0; model < MODELS; model++)
-        for (int k = 0; k < 2; k++) run_model(&r, model, k ? QKV_BF16 : QKV_FP32, 1 + (int)((model + (size_t)k) % 2));
+        for (int k = 0; k < 2; k++)
+            run_model(&r, model, k ? QKV_MIXED_BF16 : QKV_FP32, 1 + (int)((model + (size_t)k) % 2));
 }
 
 /* Keys and values of other adapters are other ones: a prompt is read again for each, and once for each. */
