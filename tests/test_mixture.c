@@ -150,7 +150,6 @@ static void files_that_no_record_can_name_are_refused(void **state) {
     qkv_text_files_free(&files);
 }
 
-
 /* ---- shards ------------------------------------------------------------------------------------------------------ */
 
 /* The ids are those of the documents one by one, each with the end token behind it. */

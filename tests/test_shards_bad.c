@@ -27,7 +27,7 @@ static void an_index_without_shards_is_not_complete(void **state) {
         assert_non_null(begin);
         if (round) {
             *begin = 'x'; /* another format */
-        } else { /* no shards, and complete */
+        } else {          /* no shards, and complete */
             begin = strchr(begin, '[') + 1;
             end = strstr(begin, "]");
             assert_non_null(end);
