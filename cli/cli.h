@@ -281,9 +281,8 @@ struct cli_common {
     {                                                                                                                  \
         CLI_ADAPTERS, 0, "adapter", "FOLDER", offsetof(type, common.adapters),                                         \
             .subject = CLI_MACHINE,                                                                                    \
-            .help =                                                                                                    \
-                "adapter of the model (LoRA): the folder of a run with --lora or of PEFT, or a GGUF file; several "    \
-                "have names, NAME=FOLDER, and " choice,                                                                \
+            .help = "adapter of the model (LoRA): the folder of a run or of PEFT, or a GGUF file; several "            \
+                    "have names, NAME=FOLDER, and " choice,                                                            \
             .before = "none"                                                                                           \
     }
 /* Ends of "--name has no effect: ..." that several commands use. */

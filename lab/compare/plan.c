@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "data/sources.h"
 #include "lab/compare/compare_room.h"
 
 enum { MAX_VARIANTS = 64, MAX_SEEDS = 100, PROMPT = 512 };
@@ -211,24 +210,12 @@ static enum qkv_status check_text(struct qkv_comparison *c, const struct qkv_tra
     return QKV_OK;
 }
 
-/* Variants learn from one plain text, which is divided before there is a tokenizer. */
-static enum qkv_status check_names(struct qkv_comparison *c, const char *const *names) {
-    struct qkv_texts files = {0};
-    enum qkv_status status = qkv_list_files(c->ctx, names, QKV_FILES_MAX, &files, NULL);
-    for (size_t i = 0; i < files.count && !status; i++)
-        if (qkv_sources_mix((const char *const[]){files.items[i], NULL}))
-            status = qkv_fail(c->ctx, QKV_ARGUMENT,
-                              "a comparison reads plain texts, but the name of %s says that it has JSON lines or is "
-                              "packed; write its texts to a plain file first",
-                              files.items[i]);
-    qkv_texts_free(&files);
-    return status;
-}
-
 /* Checks the options of files before anything is made. */
 static enum qkv_status check_file(struct qkv_comparison *c, const struct qkv_train_options *options) {
-    enum qkv_status status = check_names(c, options->data_files);
-    return status || !options->valid ? status : check_names(c, options->valid_files);
+    struct qkv_texts files = {0};
+    enum qkv_status status = qkv_list_files(c->ctx, options->data_files, QKV_FILES_MAX, &files, NULL);
+    qkv_texts_free(&files);
+    return status;
 }
 
 /* ---- the plan ---------------------------------------------------------------------------------------------------- */

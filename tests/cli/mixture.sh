@@ -167,8 +167,6 @@ try 1 "$QKV" eval whole --data lines -q
 has err 'docs.jsonl is in a folder of plain texts, but its name says that it has JSON lines or is packed'
 try 1 "$QKV" train --spec spec.json --data lines --steps 1 --out lined
 has err 'docs.jsonl is in a folder of plain texts, but its name says'
-try 1 "$QKV" compare --data docs.jsonl --preset nano-gpt --axis kv=mha --steps 2 --warmup 1 --out compared
-has err '^qkv: a comparison reads plain texts, but the name of .*docs.jsonl says that it has JSON lines'
 
 # ---- ranks ----
 if [ -e "$BINARY/qkv-mpi.so" ] && command -v mpirun >/dev/null; then
