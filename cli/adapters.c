@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_adapters.h"
 
 /* A name has no "/", so runs/lr=0.1 is a folder. */
 const char *cli_adapter_folder(const char *text) {

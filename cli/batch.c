@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli_adapters.h"
 #include "cli_batch.h"
 
 struct arguments {

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli_adapters.h"
 #include "cli_chat.h"
 
 enum {

@@ -276,15 +276,6 @@ struct cli_common {
     CLI_COMMON_ROW(CLI_MODEL_READ, type, adapter, "FOLDER",                                                            \
                    .help = "adapter of the model (LoRA): the folder of a run with --lora or of PEFT, or a GGUF file",  \
                    .before = "none")
-/* For commands that choose among several by name. */
-#define CLI_ADAPTER_LIST(type, choice)                                                                                 \
-    {                                                                                                                  \
-        CLI_ADAPTERS, 0, "adapter", "FOLDER", offsetof(type, common.adapters),                                         \
-            .subject = CLI_MACHINE,                                                                                    \
-            .help = "adapter of the model (LoRA): the folder of a run or of PEFT, or a GGUF file; several "            \
-                    "have names, NAME=FOLDER, and " choice,                                                            \
-            .before = "none"                                                                                           \
-    }
 /* Ends of "--name has no effect: ..." that several commands use. */
 #define CLI_WHY_FOLDER "a folder has its own model; it is for --preset and --spec"
 #define CLI_WHY_FRESH  "a fresh model has no weights to check; it is for model folders"
@@ -326,26 +317,6 @@ enum qkv_status cli_open_with(const struct cli_common *common, struct qkv_contex
                               struct qkv_opening **opening);
 int cli_open_model(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
                    struct qkv_opening **opening);
-/* ---- names in requests (request_names.c) ---- */
-/* The name of a model: the last part of its path, without ".gguf" and what names a checkpoint. The caller frees it;
- * NULL: no memory. */
-char *cli_model_name(const char *path);
-/* Whether a text can be a name in requests: letters, digits, and any of - _ . : */
-bool cli_is_name(const char *text);
-/* Checks the names of the command line; CLI_DONE, or the exit code after a message. */
-int cli_adapters_check(const struct cli_common *common, const char *command);
-/* The same for the names of adapters and of the model, which requests must tell apart. */
-int cli_adapters_apart(const struct cli_common *common, const char *command, const char *model);
-
-/* ---- adapters (adapters.c) ---- */
-/* The folder of "NAME=FOLDER", or of "FOLDER". */
-const char *cli_adapter_folder(const char *text);
-/* The name, which the caller frees; NULL: there is none, or no memory. */
-char *cli_adapter_name(const char *text);
-/* Opens a model with the adapters of the command line. */
-enum qkv_status cli_adapters_open(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
-                                  struct qkv_model_open_options *options, struct qkv_opening **opening);
-
 /* Fills a model that is opened, and prints a message if its bf16 is emulated, and a warning about its folder. cli_load
  * does both in one call. */
 int cli_load_opened(const struct cli_common *common, struct qkv_context *ctx, const char *folder,
@@ -552,13 +523,8 @@ struct cli_gguf {
     bool quiet, json;
 };
 int cli_gguf_write(const struct cli_gguf *gguf, struct qkv_model *model);
-/* Writes the adapter of a model alone, as a GGUF file or as a folder of PEFT, and says so (export_adapter.c). Returns
- * the exit code after a message. */
-struct cli_adapter_file {
-    const char *out, *base, *dtype, *family; /* base: the model's path, for a folder; dtype, family: of a file */
-    bool gguf, json;
-};
-int cli_adapter_write(const struct cli_adapter_file *file, struct qkv_model *model);
+/* The same notes in a result, as the key "notes". */
+void cli_put_notes(struct qkv_json *out, const struct qkv_gguf_notes *notes);
 /* The importance of the columns of a model's matrices, measured on a file (calibrate.c): windows of a text for a
  * decoder, lines for an encoder, pairs for an encoder-decoder. use: what measuring needs. The caller frees *importance
  * before the model. Returns CLI_DONE, or the exit code after a message. */

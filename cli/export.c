@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_adapters.h"
 
 struct arguments {
     const char *dtype, *out, *to, *family;

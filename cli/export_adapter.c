@@ -1,21 +1,17 @@
 /* export_adapter.c: "qkv export --to peft" and "--to gguf-adapter": the adapter of a model alone. */
 #include <stdio.h>
 
-#include "cli.h"
+#include "cli_adapters.h"
 
 static int notes_json(const struct cli_adapter_file *file, const struct qkv_gguf_notes *notes) {
     struct qkv_json out = cli_json();
-    const char *note;
     qkv_json_begin(&out, '{');
     qkv_json_put_text(&out, notes ? "file" : "folder", file->out);
     qkv_json_put_text(&out, "to", notes ? "gguf-adapter" : "peft");
     qkv_json_put_text(&out, "dtype", file->dtype);
     if (notes) {
         qkv_json_put_text(&out, "architecture", qkv_gguf_notes_architecture(notes));
-        qkv_json_key(&out, "notes");
-        qkv_json_begin(&out, '[');
-        for (size_t i = 0; (note = qkv_gguf_note_at(notes, i)); i++) qkv_json_text(&out, note);
-        qkv_json_end(&out, ']');
+        cli_put_notes(&out, notes);
     }
     qkv_json_end(&out, '}');
     return cli_json_end(&out);

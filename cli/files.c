@@ -4,7 +4,7 @@
 
 #include <sys/stat.h>
 
-#include "cli.h"
+#include "cli_adapters.h"
 
 bool cli_is_list(enum cli_kind kind) {
     return kind == CLI_TEXTS || kind == CLI_READS || kind == CLI_ADAPTERS;

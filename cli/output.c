@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "cli_adapters.h"
 
 const char *cli_program = "qkv";
 

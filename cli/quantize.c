@@ -45,19 +45,23 @@ static const struct cli_rule rules[] = {
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
+void cli_put_notes(struct qkv_json *out, const struct qkv_gguf_notes *notes) {
+    const char *note;
+    qkv_json_key(out, "notes");
+    qkv_json_begin(out, '[');
+    for (size_t i = 0; (note = qkv_gguf_note_at(notes, i)); i++) qkv_json_text(out, note);
+    qkv_json_end(out, ']');
+}
+
 static int gguf_json(const struct cli_gguf *g, const struct qkv_model *model, const struct qkv_gguf_notes *notes) {
     struct qkv_json out = cli_json();
-    const char *note;
     qkv_json_begin(&out, '{');
     qkv_json_put_text(&out, "file", g->out);
     qkv_json_put_text(&out, "to", "gguf");
     qkv_json_put_text(&out, "format", qkv_gguf_notes_format(notes));
     qkv_json_put_text(&out, "architecture", qkv_gguf_notes_architecture(notes));
     qkv_json_put_text(&out, "warning", qkv_model_warning(model));
-    qkv_json_key(&out, "notes");
-    qkv_json_begin(&out, '[');
-    for (size_t i = 0; (note = qkv_gguf_note_at(notes, i)); i++) qkv_json_text(&out, note);
-    qkv_json_end(&out, ']');
+    cli_put_notes(&out, notes);
     qkv_json_end(&out, '}');
     return cli_json_end(&out);
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "cli_adapters.h"
 
 bool cli_is_name(const char *text) {
     size_t size = 0;

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli_adapters.h"
 #include "cli_serve_http.h"
 
 static const struct cli_serve_options defaults = {.host = "127.0.0.1",
