@@ -7,6 +7,8 @@
 #include "model/spec.h"
 #include "op/steps.h"
 
+#include <string.h>
+
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
 /* The number of rows of `active` from i on that have the same source. */
@@ -249,6 +251,7 @@ static enum qkv_status pass_prepare(struct qkv_decoder *d, const struct qkv_deco
     if (pass_same_shape(&d->planned[0], shape) || pass_same_shape(&d->planned[1], shape)) return QKV_OK;
     size_t bytes = 0;
     enum qkv_status status = pass_measure(d, shape, &bytes);
+    if (!status && bytes > d->arena.capacity) memset(d->planned, 0, sizeof d->planned); /* the old memory goes first */
     if (!status) status = qkv_arena_room(d->model->ctx, &d->arena, bytes, "one decoding step");
     if (status) return status;
     d->planned[kept] = *shape;

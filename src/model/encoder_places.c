@@ -38,8 +38,8 @@ static enum qkv_status plan_run(void *argument) {
     return qkv_encoder_run(plan->e, &plan->batch);
 }
 
-/* Measures a run over packed sources of at most such a shape. */
-static enum qkv_status places_measure(struct places_plan *plan, size_t B, size_t T, size_t rows) {
+/* Measures a run over packed sources of such a shape, or of at most such a shape. */
+static enum qkv_status places_measure(struct places_plan *plan, size_t B, size_t T, size_t rows, bool at_most) {
     static const int32_t none[1];
     struct qkv_encoded *e = plan->e;
     plan->batch = (struct qkv_encoder_batch){.B = B,
@@ -51,7 +51,7 @@ static enum qkv_status places_measure(struct places_plan *plan, size_t B, size_t
                                              .lengths = e->lengths_now,
                                              .tables = plan->pages ? e->tables_now : NULL,
                                              .output = e->output};
-    return qkv_plan_at_most(e->model->ctx, &e->arena, "encoding", plan_run, plan, &plan->bytes);
+    return (at_most ? qkv_plan_at_most : qkv_plan)(e->model->ctx, &e->arena, "encoding", plan_run, plan, &plan->bytes);
 }
 
 /* Plans what is taken, and inside that plan the runs. */
@@ -60,7 +60,7 @@ static enum qkv_status plan_places(void *argument) {
     const struct qkv_encoded_room *room = plan->room;
     const size_t longest = qkv_min(room->T, room->rows), sources = qkv_min(room->sources, room->rows);
     enum qkv_status status = places_take(plan->e, room);
-    return status ? status : places_measure(plan, sources, longest, room->rows);
+    return status ? status : places_measure(plan, sources, longest, room->rows, true);
 }
 
 static enum qkv_status places_plan(struct places_plan *plan, size_t *kept) {
@@ -136,7 +136,7 @@ static enum qkv_status places_run(struct qkv_encoded *e, const struct qkv_packed
         return qkv_fail(e->model->ctx, QKV_ARGUMENT, "%zu texts of %zu tokens cannot be encoded at once", texts->count,
                         rows);
     enum qkv_status status = qkv_model_ready(e->model);
-    if (!status) status = places_measure(&plan, texts->count, T, rows);
+    if (!status) status = places_measure(&plan, texts->count, T, rows, false);
     if (!status) status = qkv_arena_room(e->model->ctx, &e->arena, plan.bytes, "encoding");
     if (status) return status;
     plan.batch.source = &source;

@@ -273,7 +273,12 @@ static bool expert_learns_alike(const struct experts *o, size_t e) {
 
 /* Plans the scratch of one expert. A plan does not know how many rows an expert gets, and a product's scratch may
  * shrink as rows grow. So the plan tries numbers of rows from N down: in steps of a 64th, and each number up to EACH;
- * it adds an eighth for the numbers between. g NULL: forward. */
+ * it adds an eighth for the numbers between. Within qkv_plan_at_most products try all numbers by themselves. g NULL:
+ * forward. */
+static size_t experts_step(const struct qkv_tape *tape, size_t n) {
+    return tape->ctx->at_most ? n : n <= EACH ? 1 : n / FRACTION;
+}
+
 static enum qkv_status experts_plan(struct qkv_tape *tape, struct experts *o, struct expert_order *g) {
     struct qkv_arena *arena = tape->arena, probe;
     enum qkv_status status = QKV_OK;
@@ -285,7 +290,7 @@ static enum qkv_status experts_plan(struct qkv_tape *tape, struct experts *o, st
         for (size_t i = 0; g && i < 4; i++)
             gradients[i] = qkv_gradient_out(tape, expert_operand(o, e, i), &always, &status);
         if (e && (!g || expert_learns_alike(o, e))) continue;
-        for (size_t n = o->routing->N; n && !status; n -= n <= EACH ? 1 : n / FRACTION) {
+        for (size_t n = o->routing->N; n && !status; n -= experts_step(tape, n)) {
             if (g && g->of_all) g->own = *g->of_all, g->own.sums.terms = n;
             status = g ? expert_backward(tape, o, g, e, n, gradients) : expert_forward(tape, o, e, n);
         }
