@@ -42,7 +42,7 @@ static inline struct qkv_evaluate_options qkv_evaluate_defaults(void) {
  * only the second half is predicted. Each of the `count` paths is a file, or a folder of files;
  * all are joined in order, as in training, with an end token between two of them. If a path is a pattern, or ends with
  * .jsonl, .ndjson, .gz or .zst, or text_key is set, each file or JSON line is a document as in a mixture of training:
- * it is followed by an end token.
+ * it is followed by the end token, if the tokenizer has one.
  *
  * In a context of several ranks (qkv/ranks.h) all ranks must call an evaluation (of texts, pairs, labelled lines or
  * examples); they divide its batches, and each gets the numbers of a single rank, bit for bit. Fails with QKV_ARGUMENT,

@@ -204,6 +204,9 @@ enum qkv_status qkv_texts_add(struct qkv_context *ctx, struct qkv_texts *list, c
 enum qkv_status qkv_texts_print(struct qkv_context *ctx, struct qkv_texts *list, const char *format, va_list arguments)
     QKV_PRINTF(3, 0);
 void qkv_texts_free(struct qkv_texts *list);
+/* The absolute path of a folder, or of a file by its own name: a link's name says what it has, as "a.jsonl" does, and
+ * that of its target may not. The caller frees *path. (list_files.c) */
+enum qkv_status qkv_absolute_path(struct qkv_context *ctx, const char *name, char **path);
 /* Adds the absolute paths of the files that `count` names mean, up to a name that is NULL (list_files.c). A file means
  * itself; a folder means its regular files, sorted by the bytes of their names. Hidden files are left out. Other
  * entries of a folder get a line in `notes`, which may be NULL. A folder without files fails. Whether the files can be

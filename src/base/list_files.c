@@ -54,13 +54,31 @@ static enum qkv_status list_folder(struct qkv_context *ctx, const char *folder, 
     return QKV_OK;
 }
 
+enum qkv_status qkv_absolute_path(struct qkv_context *ctx, const char *name, char **path) {
+    struct stat info;
+    const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
+    *path = realpath(name, NULL);
+    if (!*path) return qkv_fail_file(ctx, errno == ENOMEM ? "find" : "read", name, errno);
+    if (stat(*path, &info) == 0 && S_ISDIR(info.st_mode)) return QKV_OK;
+    free(*path);
+    char *folder = slash ? qkv_copy_bytes(ctx, name, (size_t)(slash - name) + 1) : qkv_copy_string(ctx, ".");
+    char *real = folder ? realpath(folder, NULL) : NULL;
+    *path = real ? qkv_join_path(ctx, real, last) : NULL;
+    const bool failed = folder && !real;
+    free(folder);
+    free(real);
+    if (failed) return qkv_fail_file(ctx, errno == ENOMEM ? "find" : "read", name, errno);
+    return *path ? QKV_OK : QKV_MEMORY;
+}
+
 enum qkv_status qkv_list_files(struct qkv_context *ctx, const char *const *names, size_t count, struct qkv_texts *paths,
                                struct qkv_texts *notes) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && names[i] && !status; i++) {
         struct stat info;
-        char *path = realpath(names[i], NULL);
-        if (!path) return qkv_fail_file(ctx, errno == ENOMEM ? "find" : "read", names[i], errno);
+        char *path = NULL;
+        status = qkv_absolute_path(ctx, names[i], &path);
+        if (status) return status;
         bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
         status = folder ? list_folder(ctx, path, paths, notes) : qkv_texts_add(ctx, paths, "%s", path);
         free(path);

@@ -15,8 +15,9 @@ static enum qkv_status dataset_text_prepare(struct qkv_data *d, struct qkv_spec 
         choice.progress = d->progress;
         choice.user = d->user;
     }
-    enum qkv_status status = qkv_text_tokenizer(d, &choice, spec);
-    if (!status) status = qkv_text_files_plain(d->ctx, &d->facts->data_files);
+    enum qkv_status status = qkv_text_files_plain(d->ctx, &d->facts->data_files);
+    if (!status) status = qkv_text_files_plain(d->ctx, &d->facts->valid_files);
+    if (!status) status = qkv_text_tokenizer(d, &choice, spec);
     return !status && d->options->documents ? qkv_documents_check(d->ctx, d->tokenizer) : status;
 }
 

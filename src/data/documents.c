@@ -21,6 +21,7 @@ static enum qkv_status documents_leave(struct qkv_document_reader *r, enum qkv_s
     struct qkv_text_file *file = &r->files->items[r->place.file];
     const bool bad = status && status != QKV_MEMORY && status != QKV_STOPPED && r->skip_bad;
     file->hash = r->records.bytes.hash;
+    if (r->open) r->read += r->records.bytes.file.size;
     qkv_records_close(&r->records);
     r->open = r->failing = false;
     if (status && !bad) return status;
@@ -156,6 +157,11 @@ enum qkv_status qkv_documents_next(struct qkv_document_reader *r, struct qkv_doc
         status = documents_leave(r, status);
         if (status) return status;
     }
+}
+
+double qkv_documents_done(const struct qkv_document_reader *r, double total) {
+    const double done = (double)r->read + (r->open ? (double)r->records.bytes.file_at : 0);
+    return done < total ? done : total;
 }
 
 void qkv_documents_go(struct qkv_document_reader *r, const struct qkv_document_place *place) {
@@ -301,22 +307,30 @@ static void documents_work(void *argument, size_t item, int thread) {
     b->status = b->json ? block_lines(work->reader, b) : block_text(work->reader, b);
 }
 
+static uint64_t document_lines(const struct qkv_document_block *b) {
+    uint64_t lines = b->text[b->size - 1] != '\n';
+    for (size_t i = 0; i < b->size; i++) lines += b->text[i] == '\n';
+    return lines;
+}
+
+static void document_fail_lines(struct qkv_context *ctx, const struct qkv_document_block *b) {
+    qkv_fail_at(ctx, "lines %llu to %llu of %s", (unsigned long long)b->line + 1,
+                (unsigned long long)(b->line + document_lines(b)), b->path);
+}
+
 /* Encodes the text of a block that failed again, for the sentence. With skip_bad the block is left out, and its lines
  * are counted. */
 static enum qkv_status block_text_again(struct qkv_document_reader *r, struct qkv_document_block *b) {
     int32_t *ids = NULL;
     size_t count = 0;
-    uint64_t lines = b->text[b->size - 1] != '\n';
     enum qkv_status status = qkv_tokenizer_encode(r->ctx, r->tokenizer, b->text, b->size, true, &ids, &count);
     if (!status) status = document_put(r, b, ids, count, b->first, b->last);
     free(ids);
     if (!status) return QKV_OK;
-    for (size_t i = 0; i < b->size; i++) lines += b->text[i] == '\n';
-    qkv_fail_at(r->ctx, "lines %llu to %llu of %s", (unsigned long long)b->line + 1,
-                (unsigned long long)(b->line + lines), b->path);
+    document_fail_lines(r->ctx, b);
     if (!r->skip_bad || status == QKV_MEMORY) return status;
     documents_bad(r, r->bad.first_line);
-    b->bad_lines = lines;
+    b->bad_lines = document_lines(b);
     return b->first && b->last ? QKV_OK : document_put(r, b, NULL, 0, b->first, b->last);
 }
 
@@ -399,6 +413,14 @@ enum qkv_status qkv_document_text_next(struct qkv_document_reader *r, const stru
     return QKV_OK;
 }
 
+void qkv_document_text_fail(struct qkv_context *ctx, const struct qkv_document_block *b,
+                            const struct qkv_document_text *t) {
+    if (b->json)
+        qkv_record_fail(ctx, b->path, t->line, "%s", qkv_message(ctx));
+    else
+        document_fail_lines(ctx, b);
+}
+
 void qkv_document_text_end(struct qkv_document_text *t) {
     json_decref(t->object);
     *t = (struct qkv_document_text){0};
@@ -426,15 +448,13 @@ enum qkv_status qkv_documents_learn(struct qkv_document_reader *r, struct qkv_le
                                     void *user) {
     const double total = (double)qkv_text_files_size(r->files);
     struct qkv_document_block b = {0};
-    double before = 0;
     bool end = false;
     r->learner = learner;
     enum qkv_status status = QKV_OK;
-    for (uint64_t file = 0; !status && !end;) {
-        status = qkv_train_progress(r->ctx, progress, user, "training the tokenizer",
-                                    before + (r->open ? (double)r->records.bytes.file_at : 0), total);
+    while (!status && !end) {
+        status =
+            qkv_train_progress(r->ctx, progress, user, "training the tokenizer", qkv_documents_done(r, total), total);
         if (!status) status = qkv_documents_next(r, &b, &end);
-        for (; file < r->place.file && file < r->files->count; file++) before += (double)r->files->items[file].bytes;
         if (!status && !end) status = documents_read(r, &b, learner);
     }
     r->learner = NULL;

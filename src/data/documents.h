@@ -29,6 +29,7 @@ struct qkv_document_reader {
     void *user;
     struct qkv_document_place place; /* behind the block read last */
     struct qkv_document_bad bad;     /* the reader counts files; the caller counts lines */
+    uint64_t read;                   /* bytes of the files that have ended */
     struct qkv_records records;      /* of the file at place.file, if open */
     bool open, json, failing;        /* failing: reading fails behind the bytes that are held */
 };
@@ -50,6 +51,8 @@ struct qkv_document_block {
 /* Reads the next block; *end: there is none. With skip_bad files that cannot be read are left out and counted. Fails
  * with QKV_FILE, QKV_FORMAT, QKV_MEMORY. */
 enum qkv_status qkv_documents_next(struct qkv_document_reader *reader, struct qkv_document_block *block, bool *end);
+/* How far the reader is, in bytes of `total`, all of its files. */
+double qkv_documents_done(const struct qkv_document_reader *reader, double total);
 /* Goes to a place, before the first block is read. */
 void qkv_documents_go(struct qkv_document_reader *reader, const struct qkv_document_place *place);
 void qkv_documents_close(struct qkv_document_reader *reader);
@@ -68,6 +71,9 @@ struct qkv_document_text {
  * file and line; with skip_bad it is left out. */
 enum qkv_status qkv_document_text_next(struct qkv_document_reader *reader, const struct qkv_document_block *block,
                                        struct qkv_document_text *text);
+/* Puts the place of a text into the sentence about it. */
+void qkv_document_text_fail(struct qkv_context *ctx, const struct qkv_document_block *block,
+                            const struct qkv_document_text *text);
 void qkv_document_text_end(struct qkv_document_text *text);
 /* Has a learner of a tokenizer read all documents. */
 enum qkv_status qkv_documents_learn(struct qkv_document_reader *reader, struct qkv_learner *learner,

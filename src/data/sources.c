@@ -1,14 +1,10 @@
 #include "data/sources.h"
 
-#include <errno.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/records.h"
-
-/* train.json names all files, and those to validate on, in at most QKV_TRAIN_FILE_BYTES (16 MiB). */
-enum { FILES_BYTES = 7 << 20, FILE_BYTES = 200 /* of a file, besides its path */ };
 
 /* The weight behind the last colon; 0: there is none, or a file has the whole name. *size: bytes of the path. */
 static double source_weight(const char *name, size_t *size) {
@@ -105,7 +101,6 @@ enum qkv_status qkv_sources_list(struct qkv_context *ctx, const char *const *nam
                                  struct qkv_texts *notes) {
     double weights[QKV_FILES_MAX];
     const bool apart = qkv_sources_weights(names, weights) > 1;
-    size_t bytes = 0;
     enum qkv_status status = qkv_sources_check(ctx, names);
     for (size_t i = 0; i < QKV_FILES_MAX && names[i] && !status; i++) {
         struct qkv_texts paths = {0};
@@ -113,11 +108,6 @@ enum qkv_status qkv_sources_list(struct qkv_context *ctx, const char *const *nam
         source_weight(names[i], &size);
         char *path = qkv_copy_bytes(ctx, names[i], size);
         status = path ? source_list(ctx, path, &paths, notes) : QKV_MEMORY;
-        for (size_t k = 0; k < paths.count; k++) bytes += FILE_BYTES + strlen(paths.items[k]);
-        if (!status && bytes > FILES_BYTES)
-            status = qkv_fail(ctx, QKV_ARGUMENT,
-                              "data has so many files that a run cannot record them: %zu in %s; join some of them",
-                              paths.count, names[i]);
         for (size_t k = 0; k < paths.count && !status; k++)
             status = qkv_text_files_add(
                 ctx, files, &(struct qkv_text_file){.path = paths.items[k], .source = apart ? (uint32_t)i : 0});
@@ -143,8 +133,7 @@ enum qkv_status qkv_source_absolute(struct qkv_context *ctx, const char **name) 
     rest = size;
     if (source_is_pattern(path)) rest = source_folder(path);
     path[rest] = 0;
-    absolute = realpath(rest ? path : ".", NULL);
-    enum qkv_status status = absolute ? QKV_OK : qkv_fail_file(ctx, "read", *name, errno);
+    enum qkv_status status = qkv_absolute_path(ctx, rest ? path : ".", &absolute);
     if (!status)
         status = qkv_buffer_print(ctx, &text, "%s%s%s", absolute,
                                   rest < size && absolute[strlen(absolute) - 1] != '/' ? "/" : "", *name + rest);

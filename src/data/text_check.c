@@ -106,10 +106,12 @@ void qkv_text_check_end(struct qkv_text_findings *findings, const struct qkv_tex
 static enum qkv_status note_json(struct qkv_context *ctx, struct qkv_texts *notes, const char *where,
                                  const struct qkv_text_finding *f) {
     const char *key = f->check.json_key[0] ? f->check.json_key : "KEY";
-    return qkv_texts_add(ctx, notes,
-                         "%s looks like JSONL: its first %zu line%s JSON objects, and all of it is learnt as it "
-                         "stands, keys and braces included; to learn the texts alone, take them out first: jq -r .%s",
-                         where, f->check.json_lines, f->check.json_lines == 1 ? " is" : "s are", key);
+    return qkv_texts_add(
+        ctx, notes,
+        "%s looks like JSONL: its first %zu line%s JSON objects, and all of it is learnt as it "
+        "stands, keys and braces included; to learn the texts alone, name it with .jsonl at the end, or take "
+        "them out first: jq -r .%s",
+        where, f->check.json_lines, f->check.json_lines == 1 ? " is" : "s are", key);
 }
 
 static enum qkv_status note_mark(struct qkv_context *ctx, struct qkv_texts *notes, const char *where,

@@ -1,7 +1,6 @@
 /* Starting a run: the tokenizer, the model, the tokenized texts, and the files that make the folder a run.
  * train.json and the first checkpoint come last, so a folder that holds them can be resumed; whatever fails before
  * leaves nothing. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -124,8 +123,9 @@ static void clear_folder(const char *folder, const struct leavings *before) {
 /* An option that names a file, made absolute: a run may be resumed from elsewhere. */
 static enum qkv_status make_absolute(struct qkv_context *ctx, const char **option) {
     if (!*option) return QKV_OK;
-    char *path = realpath(*option, NULL);
-    if (!path) return qkv_fail_file(ctx, "read", *option, errno);
+    char *path = NULL;
+    const enum qkv_status status = qkv_absolute_path(ctx, *option, &path);
+    if (status) return status;
     free((void *)(uintptr_t)*option);
     *option = path;
     return QKV_OK;

@@ -32,6 +32,7 @@ struct evaluator {
     int32_t *prefix;           /* (B) of models with a prefix; else NULL */
     int32_t *documents, end;   /* (B,T) where they are apart, and the token that ends one; else NULL */
     bool begun;
+    size_t spare;          /* bytes of documents without tokens: the next token stands for them too */
     size_t bytes, unknown; /* of the text, that the predicted tokens stand for; how many of these are unknown */
 };
 
@@ -109,19 +110,33 @@ static enum qkv_status evaluate_around(struct evaluator *e, const int32_t *ids, 
     return status;
 }
 
+/* The tokens of a text; bytes that have none are those of the next token, as in a stream. */
+static enum qkv_status evaluate_encode(struct evaluator *e, const struct qkv_document_block *block,
+                                       const struct qkv_document_text *text, struct qkv_text_tokens *tokens) {
+    const enum qkv_status status = qkv_text_tokens_of(e->ctx, e->tokenizer, &text->piece, tokens);
+    if (status) {
+        qkv_document_text_fail(e->ctx, block, text);
+        return status;
+    }
+    if (tokens->count) tokens->bytes[0] += e->spare;
+    e->spare = tokens->count ? 0 : e->spare + text->piece.size;
+    return QKV_OK;
+}
+
 /* A document, or a part of one, with what training puts around it. */
-static enum qkv_status evaluate_document(struct evaluator *e, const struct qkv_text_piece *piece,
-                                         qkv_progress *progress, void *user) {
+static enum qkv_status evaluate_document(struct evaluator *e, const struct qkv_document_block *block,
+                                         const struct qkv_document_text *text, qkv_progress *progress, void *user) {
     struct qkv_text_tokens tokens = {0};
     const int32_t *before = NULL, *after = NULL, end = qkv_text_end(e->tokenizer);
     size_t before_count = 0, after_count = 0;
     if (!qkv_tokenizer_template(e->tokenizer, &before, &before_count, &after, &after_count))
         before_count = after_count = 0;
-    enum qkv_status status = piece->first ? evaluate_around(e, before, before_count, progress, user) : QKV_OK;
-    if (!status) status = qkv_text_tokens_of(e->ctx, e->tokenizer, piece, &tokens);
+    const bool last = text->piece.last;
+    enum qkv_status status = text->piece.first ? evaluate_around(e, before, before_count, progress, user) : QKV_OK;
+    if (!status) status = evaluate_encode(e, block, text, &tokens);
     if (!status) status = evaluate_feed(e, &tokens, e->before, progress, user);
-    if (!status && piece->last) status = evaluate_around(e, after, after_count, progress, user);
-    if (!status && piece->last && end >= 0) status = evaluate_around(e, &end, 1, progress, user);
+    if (!status && last) status = evaluate_around(e, after, after_count, progress, user);
+    if (!status && last && end >= 0) status = evaluate_around(e, &end, 1, progress, user);
     qkv_text_tokens_free(&tokens);
     return status;
 }
@@ -131,9 +146,7 @@ static enum qkv_status evaluate_block(struct evaluator *e, struct qkv_document_r
     struct qkv_document_text text = {0};
     enum qkv_status status = qkv_document_text_next(reader, block, &text);
     while (!status && text.piece.text) {
-        status = evaluate_document(e, &text.piece, progress, user);
-        if (status && status != QKV_STOPPED)
-            qkv_fail_at(e->ctx, "%s:%llu", block->path, (unsigned long long)(text.line + !block->json));
+        status = evaluate_document(e, block, &text, progress, user);
         if (!status) status = qkv_document_text_next(reader, block, &text);
     }
     qkv_document_text_end(&text);
@@ -149,16 +162,15 @@ static enum qkv_status evaluate_documents(struct evaluator *e, qkv_progress *pro
                                          .progress = progress,
                                          .user = user};
     struct qkv_document_block block = {0};
-    double before = 0;
     bool end = false;
     enum qkv_status status = QKV_OK;
-    for (uint64_t file = 0; !status && !end;) {
-        e->before = before + (reader.open ? (double)reader.records.bytes.file_at : 0);
+    while (!status && !end) {
+        e->before = qkv_documents_done(&reader, e->total);
         status = qkv_train_progress(e->ctx, progress, user, "evaluating", e->before, e->total);
         if (!status) status = qkv_documents_next(&reader, &block, &end);
-        for (; file < reader.place.file && file < e->files.count; file++) before += (double)e->files.items[file].bytes;
         if (!status && !end) status = evaluate_block(e, &reader, &block, progress, user);
     }
+    if (e->begun) e->bytes += e->spare;
     qkv_document_block_free(&block);
     qkv_documents_close(&reader);
     return status;
