@@ -17,6 +17,22 @@ bool cli_api_refuse(struct cli_api_error *error, const char *field, const char *
     return false;
 }
 
+bool cli_api_find_model(const json_t *body, cli_api_names *names, const void *user, const char *others, size_t *found,
+                        struct cli_api_error *error) {
+    const json_t *wanted = json_object_get(body, "model");
+    const char *name = json_string_value(wanted), *known;
+    *found = 0;
+    if (!wanted || json_is_null(wanted)) return true;
+    if (!name) return cli_api_refuse(error, "model", "model must be a text");
+    for (; (known = names(user, *found)); ++*found)
+        if (!strcmp(known, name)) return true;
+    const char *closest = qkv_closest_name(name, names, user, *found);
+    cli_api_refuse(error, "model", "there is no model \"%.80s\"; %s%s", name, closest ? "did you mean " : others,
+                   closest ? closest : "");
+    error->status = 404;
+    return false;
+}
+
 void cli_api_put_error(struct qkv_json *out, const struct cli_api_error *error) {
     static const struct {
         int status;

@@ -83,29 +83,24 @@ static bool line_body(const json_t *request, const json_t **body, bool *chat, st
     return true;
 }
 
+/* The i-th name in requests: the model, its adapters, and the path of the model. */
 static const char *batch_name(const void *batch, size_t i) {
     const struct cli_batch *b = batch;
-    return i ? qkv_adapter_name(b->api.model, i - 1) : b->model_name;
+    const char *adapter = i ? qkv_adapter_name(b->api.model, i - 1) : NULL;
+    if (!i || adapter) return i ? adapter : b->model_name;
+    return i > 1 && qkv_adapter_name(b->api.model, i - 2) ? b->api.name : NULL;
 }
 
 /* Finds the adapter that a body names; NULL: the model itself. Without adapters "model" may be anything. */
 static bool batch_adapter(const struct cli_batch *b, const json_t *body, const char **adapter,
                           struct cli_api_error *error) {
-    const char *name = json_string_value(json_object_get(body, "model")), *known;
-    size_t count = 0;
+    size_t found = 0;
     *adapter = NULL;
-    if (!name || !b->model_name || !strcmp(name, b->api.name)) return true;
-    for (; (known = batch_name(b, count)); count++) {
-        if (strcmp(known, name) != 0) continue;
-        if (count) *adapter = known;
-        return true;
-    }
-    const char *closest = qkv_closest_name(name, batch_name, b, count);
-    cli_api_refuse(error, "model", "there is no model \"%.80s\"; %s%s", name,
-                   closest ? "did you mean " : "\"model\" is the name of the model or of an adapter (--adapter)",
-                   closest ? closest : "");
-    error->status = 404;
-    return false;
+    if (!b->model_name) return true;
+    const bool fine = cli_api_find_model(
+        body, batch_name, b, "\"model\" is the name of the model or of an adapter (--adapter)", &found, error);
+    if (fine && found) *adapter = qkv_adapter_name(b->api.model, found - 1);
+    return fine;
 }
 
 /* Reads a request and gives it to the engine; what is wrong with it becomes its answer. */
@@ -288,7 +283,8 @@ static int batch_names(struct cli_batch *b, const struct arguments *a, const cha
     const int code = cli_adapters_check(&a->common, "batch");
     if (code || !given->count || cli_adapter_folder(given->items[0]) == given->items[0]) return code;
     b->model_name = cli_model_name(path);
-    return b->model_name ? cli_adapters_apart(&a->common, "batch", b->model_name) : cli_failed("out of memory");
+    return b->model_name ? cli_adapters_apart(&a->common, "batch", b->model_name, "the model")
+                         : cli_failed("out of memory");
 }
 
 static int batch_run(const void *values, const char *const *words, size_t count) {

@@ -127,7 +127,7 @@ static int chat_lines(struct cli_chat *chat, bool terminal, bool json) {
     while (code == CLI_DONE && (line = cli_chat_line(terminal))) {
         const enum cli_chat_next next = chat_take(chat, line, &code);
         free(line);
-        if (next == CLI_CHAT_END) return CLI_DONE;
+        if (next == CLI_CHAT_END) return chat->session ? CLI_DONE : CLI_FAILED; /* or no memory for a new one */
         if (next == CLI_CHAT_ANSWER) {
             code = chat_answer(chat, json);
             if (code == CLI_FAILED) cli_chat_drop(chat, "user");
@@ -217,6 +217,7 @@ static int chat_run(const void *values, const char *const *words, size_t count) 
     if (!count) return cli_usage("chat: name a model: %s chat MODEL", cli_program);
     setlocale(LC_CTYPE, "");
     int code = cli_adapters_check(&a.common, "chat");
+    if (!code) code = cli_adapters_apart(&a.common, "chat", CLI_CHAT_NO_ADAPTER, "no adapter");
     if (code == CLI_DONE) code = cli_talk_begin(&a.set, &chat.style);
     if (code == CLI_DONE) code = cli_rules_read(&a.rules, &chat.rules);
     if (code == CLI_DONE && a.input) code = cli_read_all(a.input, CLI_LINES_MAX, &talks, &size);

@@ -175,15 +175,13 @@ static enum cli_chat_next command_load(struct cli_chat *chat, const char *argume
 }
 
 enum { ADAPTERS_TEXT = 400 };
-#define ADAPTER_NONE "none"
-
 /* The names that /adapter takes. */
 static const char *adapters_list(const struct cli_chat *chat, char text[ADAPTERS_TEXT]) {
     size_t used = 0;
     const char *name;
     for (size_t i = 0; (name = qkv_adapter_name(chat->model, i)) && used < ADAPTERS_TEXT; i++)
         used += (size_t)snprintf(text + used, ADAPTERS_TEXT - used, "%s, ", name);
-    if (used < ADAPTERS_TEXT) snprintf(text + used, ADAPTERS_TEXT - used, ADAPTER_NONE);
+    if (used < ADAPTERS_TEXT) snprintf(text + used, ADAPTERS_TEXT - used, CLI_CHAT_NO_ADAPTER);
     return text;
 }
 
@@ -196,11 +194,11 @@ static enum cli_chat_next command_adapter(struct cli_chat *chat, const char *arg
         return CLI_CHAT_READ;
     }
     if (!*argument) {
-        printf("%s, of %s\n", chat->adapter ? chat->adapter : ADAPTER_NONE, adapters_list(chat, text));
+        printf("%s, of %s\n", chat->adapter ? chat->adapter : CLI_CHAT_NO_ADAPTER, adapters_list(chat, text));
         return CLI_CHAT_READ;
     }
     while ((name = qkv_adapter_name(chat->model, i)) && strcmp(name, argument) != 0) i++;
-    if (!name && strcmp(argument, ADAPTER_NONE) != 0) {
+    if (!name && strcmp(argument, CLI_CHAT_NO_ADAPTER) != 0) {
         cli_say("there is no adapter %.80s; there are %s", argument, adapters_list(chat, text));
         return CLI_CHAT_READ;
     }

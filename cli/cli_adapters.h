@@ -23,8 +23,8 @@ char *cli_model_name(const char *path);
 bool cli_is_name(const char *text);
 /* Checks the names of the command line; CLI_DONE, or the exit code after a message. */
 int cli_adapters_check(const struct cli_common *common, const char *command);
-/* The same for the names of adapters and of the model, which requests must tell apart. */
-int cli_adapters_apart(const struct cli_common *common, const char *command, const char *model);
+/* No adapter may have a name that chooses something else: `of` says what, such as "the model". */
+int cli_adapters_apart(const struct cli_common *common, const char *command, const char *name, const char *of);
 
 /* ---- adapters (adapters.c) ---- */
 /* The folder of "NAME=FOLDER", or of "FOLDER". */

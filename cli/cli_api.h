@@ -33,6 +33,11 @@ struct cli_api_error {
 };
 /* Fills it in; returns false. */
 bool cli_api_refuse(struct cli_api_error *error, const char *field, const char *format, ...) CLI_PRINTF(3, 4);
+/* Finds the name that a body has as its "model" among some, which end with NULL; without one *found is 0. `others` says
+ * where the names are to be found. False: refused, with status 400 or 404. */
+typedef const char *cli_api_names(const void *user, size_t i);
+bool cli_api_find_model(const json_t *body, cli_api_names *names, const void *user, const char *others, size_t *found,
+                        struct cli_api_error *error);
 /* Writes {"message", "type", "param", "code"}. */
 void cli_api_put_error(struct qkv_json *out, const struct cli_api_error *error);
 

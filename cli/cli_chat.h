@@ -70,6 +70,8 @@ bool cli_answer_text(void *user, const char *text, size_t size);
 bool cli_answer_end(struct cli_answer *answer);
 void cli_answer_free(struct cli_answer *answer);
 
+#define CLI_CHAT_NO_ADAPTER "none" /* the name for /adapter of the model itself */
+
 /* ---- the talk (chat_talk.c) -------------------------------------------------------------------------------------- */
 
 struct cli_chat {

@@ -21,10 +21,10 @@ static enum complete_kind complete_kind(const struct cli_option *option) {
     case CLI_READ:
     case CLI_READS:
     case CLI_MODEL_READ:
+    case CLI_ADAPTERS:
     case CLI_WRITE:
         return COMPLETE_FILE;
     case CLI_FOLDER:
-    case CLI_ADAPTERS:
         return COMPLETE_FOLDER;
     case CLI_TEXT:
     case CLI_TEXTS:

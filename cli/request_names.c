@@ -32,7 +32,7 @@ static int adapters_check_name(const char *command, const char *text) {
         code = cli_usage(
             "%s: --adapter is \"%.80s\"; a name in front of = has letters, digits, and any of - _ . :", command, text);
     else if (!*cli_adapter_folder(text))
-        code = cli_usage("%s: --adapter is \"%.80s\", without a folder; write NAME=FOLDER", command, text);
+        code = cli_usage("%s: --adapter is \"%.80s\", without a folder; write FOLDER or NAME=FOLDER", command, text);
     free(name);
     return code;
 }
@@ -54,13 +54,12 @@ int cli_adapters_check(const struct cli_common *common, const char *command) {
     return code;
 }
 
-int cli_adapters_apart(const struct cli_common *common, const char *command, const char *model) {
+int cli_adapters_apart(const struct cli_common *common, const char *command, const char *name, const char *of) {
     const struct cli_texts *given = &common->adapters;
-    const size_t size = strlen(model);
+    const size_t size = strlen(name);
     for (size_t i = 0; i < given->count; i++)
-        if (cli_adapter_folder(given->items[i]) == given->items[i] + size + 1 && !strncmp(given->items[i], model, size))
-            return cli_usage("%s: an adapter has the name of the model, %s, so requests cannot choose it; name it "
-                             "otherwise",
-                             command, model);
+        if (cli_adapter_folder(given->items[i]) == given->items[i] + size + 1 && !strncmp(given->items[i], name, size))
+            return cli_usage("%s: an adapter has the name of %s, %s, so it cannot be chosen; name it otherwise",
+                             command, of, name);
     return CLI_DONE;
 }

@@ -152,7 +152,7 @@ static int serve_names(struct cli_server *s) {
                 return cli_usage("serve: two models have the name %s; name them: --name ONE --name OTHER",
                                  s->models[i].name);
     }
-    return cli_adapters_apart(&s->options->common, "serve", s->models[0].name);
+    return cli_adapters_apart(&s->options->common, "serve", s->models[0].name, "the model");
 }
 
 /* Loads a model in a context of its own, with a share of it for the reader. */
@@ -473,7 +473,7 @@ const struct cli_command *cli_serve(void) {
             "once. An answer has the bytes that the request gets alone: it depends on its own fields and seed, and on "
             "nothing else.\n\n"
             "One model may be loaded with many adapters, --adapter NAME=FOLDER for each: they are models of their own "
-            "for requests, by their names, share its weights, and are answered in the same batches.\n\n"
+            "for requests, by their names, and share its weights; what decoders make for them is one batch.\n\n"
             "It listens on this machine alone unless --host says otherwise, prints its address on standard output, and "
             "a line for each request on standard error. It knows no TLS: put a proxy in front for that. Interrupted, "
             "it finishes what runs, within --grace seconds.\n\n"

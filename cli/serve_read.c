@@ -12,25 +12,11 @@ static const char *served_name(const void *server, size_t i) {
 
 struct cli_served *cli_serve_model(struct cli_server *s, const json_t *body, const char **adapter,
                                    struct cli_api_error *error) {
-    const json_t *wanted = json_object_get(body, "model");
-    const char *name = json_string_value(wanted), *known;
-    size_t count = 0;
+    size_t found;
     *adapter = NULL;
-    if (!wanted || json_is_null(wanted)) return &s->models[0];
-    if (!name) {
-        cli_api_refuse(error, "model", "model must be a text");
-        return NULL;
-    }
-    for (; (known = served_name(s, count)); count++) {
-        if (strcmp(known, name) != 0) continue;
-        if (count >= s->model_count) *adapter = known;
-        return &s->models[*adapter ? 0 : count];
-    }
-    const char *closest = qkv_closest_name(name, served_name, s, count);
-    cli_api_refuse(error, "model", "there is no model \"%.80s\"; %s%s", name,
-                   closest ? "did you mean " : "GET /v1/models lists those there are", closest ? closest : "");
-    error->status = 404;
-    return NULL;
+    if (!cli_api_find_model(body, served_name, s, "GET /v1/models lists those there are", &found, error)) return NULL;
+    if (found >= s->model_count) *adapter = served_name(s, found);
+    return &s->models[*adapter ? 0 : found];
 }
 
 /* Whether there is memory for a request, which is then kept for it. */

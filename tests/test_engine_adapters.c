@@ -359,6 +359,33 @@ static void a_model_chooses_for_all_that_begins(void **state) {
     qkv_context_free(ctx);
 }
 
+/* What an engine computes now is no choice of the model: a share that is made meanwhile begins with that, and a share of
+ * a share with the other's. */
+static void a_share_begins_with_the_choice_of_its_model(void **state) {
+    (void)state;
+    struct qkv_context *ctx = open_context(1, QKV_PRECISION_AUTO), *other = open_context(1, QKV_PRECISION_AUTO);
+    struct qkv_adapter_run computed;
+    struct qkv_model *share, *again;
+    write_adapters(ctx, 0);
+    struct qkv_model *m = model_with_all(ctx, 0);
+    assert_ok(ctx, qkv_model_find_adapter(m, names[1], &computed));
+    m->now = &computed;
+    assert_ok(other, qkv_model_share(m, other, &share));
+    m->now = NULL;
+    assert_null(share->now);
+    assert_int_equal(share->chosen.count, 0);
+    assert_ok(other, qkv_adapter_use(share, names[2]));
+    assert_ok(ctx, qkv_model_share(share, ctx, &again));
+    assert_int_equal(again->chosen.number, share->chosen.number);
+    assert_int_equal(again->chosen.count, share->chosen.count);
+    assert_int_equal(m->chosen.count, 0);
+    qkv_model_free(again);
+    qkv_model_free(share);
+    qkv_model_free(m);
+    qkv_context_free(other);
+    qkv_context_free(ctx);
+}
+
 static void what_cannot_be_is_refused(void **state) {
     (void)state;
     static const char *const bad[] = {"", "a/b", "a=b", "a\nb", "\xff", "\x7f"};
@@ -402,6 +429,7 @@ int main(void) {
         cmocka_unit_test(answers_of_any_adapters_are_those_of_one_alone),
         cmocka_unit_test(pages_are_not_shared_between_adapters),
         cmocka_unit_test(a_model_chooses_for_all_that_begins),
+        cmocka_unit_test(a_share_begins_with_the_choice_of_its_model),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

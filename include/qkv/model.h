@@ -55,7 +55,7 @@ QKV_API enum qkv_status qkv_model_plan_load(struct qkv_context *ctx, const char 
  *     if (!status && needs.model + needs.session < limit) status = qkv_model_fill(opening, &model);
  *     qkv_opening_free(opening); */
 struct qkv_opening;
-/* Experimental: an adapter with a name, and its folder. */
+/* Experimental: an adapter with a name, and its folder or GGUF file. */
 struct qkv_named_adapter {
     const char *name, *folder;
 };

@@ -207,10 +207,10 @@ static enum qkv_status sources_put(struct qkv_engine *e, size_t *count, size_t *
         places[(*count)++] = i;
     }
     if (!*count) return QKV_OK;
-    const struct qkv_adapter_run had = qkv_model_choose(e->model, e->places[places[0]]->adapter);
+    e->model->now = &e->places[places[0]]->adapter;
     const enum qkv_status status =
         qkv_encoded_put(e->encoded, &(struct qkv_packed_texts){b->ids, b->lengths, *count}, places);
-    qkv_model_choose(e->model, had);
+    e->model->now = NULL;
     for (size_t i = 0; !status && i < *count; i++) e->places[places[i]]->encoded = true;
     *tokens += rows;
     return status;
@@ -354,8 +354,8 @@ enum qkv_status qkv_engine_texts_run(struct qkv_engine *e, size_t most, size_t *
     batch_choose(e, most);
     if (!e->batch.count) return QKV_OK;
     *tokens = e->batch.tokens;
-    const struct qkv_adapter_run had = qkv_model_choose(e->model, e->batch.jobs[0]->adapter);
+    e->model->now = &e->batch.jobs[0]->adapter;
     const enum qkv_status status = batch_runs[e->batch.jobs[0]->request.kind](e);
-    qkv_model_choose(e->model, had);
+    e->model->now = NULL;
     return status;
 }

@@ -44,12 +44,6 @@ enum qkv_status qkv_model_find_adapter(const struct qkv_model *m, const char *na
     return qkv_fail(m->ctx, QKV_ARGUMENT, "there is no adapter %.80s; the model has %s", name, text);
 }
 
-struct qkv_adapter_run qkv_model_choose(struct qkv_model *m, struct qkv_adapter_run all) {
-    const struct qkv_adapter_run had = m->chosen;
-    m->chosen = all;
-    return had;
-}
-
 /* ---- the interface ----------------------------------------------------------------------------------------------- */
 
 const char *qkv_adapter_name(const struct qkv_model *model, size_t i) {
@@ -66,6 +60,6 @@ enum qkv_status qkv_adapter_use(struct qkv_model *model, const char *name) {
     if (!status && model->sharing.users)
         status = qkv_fail(model->ctx, QKV_ARGUMENT,
                           "the model is in use; free its sessions, passes and engines before it uses another adapter");
-    if (!status) qkv_model_choose(model, all);
+    if (!status) model->chosen = all;
     return status;
 }

@@ -186,6 +186,9 @@ struct qkv_model_named {
 struct qkv_model {
     struct qkv_context *ctx;
     struct qkv_model_sharing sharing;
+    struct qkv_adapter_run chosen;     /* the adapter of all rows of passes of this struct; count 0: none */
+    const struct qkv_adapter_run *now; /* that of what an engine computes now, in place of `chosen`; NULL: it is not */
+    /* Shares have a copy of what follows, and their own of what is above. */
     enum qkv_precision precision; /* of its products and attention, and of the usual types of its caches */
     struct qkv_spec spec;
     bool planned; /* it has names and shapes only, and arena.peak is the memory that it would take */
@@ -197,7 +200,6 @@ struct qkv_model {
     struct qkv_weights weights;               /* with an adapter, those of the adapter: what learns and is saved */
     struct qkv_model_adapter *adapter;        /* has the model's own weights then (qkv_model_base); NULL: none */
     struct qkv_model_named named;             /* adapters with names, which rows of a pass choose */
-    struct qkv_adapter_run chosen;            /* what passes of this struct choose for all rows; count 0: none */
     struct qkv_model_file file;               /* owner NULL: all weights are in memory, in fp32 */
     bool in_place;                            /* products read stored weights in the file: none is packed */
     struct qkv_arena learned;                 /* weights that qkv_model_to_fp32 has converted */
@@ -256,8 +258,6 @@ enum qkv_status qkv_adapter_check_name(struct qkv_context *ctx, const char *name
 /* The run of all rows that choose the adapter of that name, or none for NULL and "". Fails with QKV_ARGUMENT, and lists
  * the names, if there is no such adapter. */
 enum qkv_status qkv_model_find_adapter(const struct qkv_model *model, const char *name, struct qkv_adapter_run *all);
-/* Passes of this struct choose it for all rows from now on; returns what they chose before. */
-struct qkv_adapter_run qkv_model_choose(struct qkv_model *model, struct qkv_adapter_run all);
 /* Bytes of the numbers of all adapters. */
 size_t qkv_model_adapter_bytes(const struct qkv_model *model);
 /* Whether products of linear layers alone read the weight, one at a time, so that an adapter can be added to it. */

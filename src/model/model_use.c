@@ -11,14 +11,15 @@ const struct qkv_product *qkv_model_product(const struct qkv_model *m) {
 
 void qkv_model_tape(struct qkv_model *m, struct qkv_tape *tape, struct qkv_arena *arena, struct qkv_arena *graph_arena,
                     bool recording) {
+    const struct qkv_adapter_run *chosen = m->now ? m->now : &m->chosen;
     qkv_tape_start(tape, m->ctx, arena, graph_arena, recording);
     tape->product = qkv_model_product(m);
     /* memory that is planned is enough for every choice */
     if (recording) return;
     if (m->named.count && arena->measuring)
         tape->runs = (struct qkv_adapter_runs){m->named.every, m->named.count};
-    else if (m->chosen.count)
-        tape->runs = (struct qkv_adapter_runs){&m->chosen, 1};
+    else if (chosen->count)
+        tape->runs = (struct qkv_adapter_runs){chosen, 1};
 }
 
 enum qkv_status qkv_model_check_alive(const struct qkv_model *m) {

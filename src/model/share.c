@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the part of the struct begins that shares copy; what is before it belongs to each of them. */
+/* Where the part of the struct begins that shares copy; what is before it belongs to each of them. A share begins with
+ * the choice of an adapter of the model that it is made from. */
 #define SHARED offsetof(struct qkv_model, precision)
 
 static enum qkv_status share_check(const struct qkv_model *m, struct qkv_context *ctx) {
@@ -86,6 +87,7 @@ enum qkv_status qkv_model_share(struct qkv_model *model, struct qkv_context *ctx
     pthread_mutex_lock(&share_turns);
     status = share_make(model->sharing.first, ctx, share);
     const bool counted = share->sharing.first != NULL;
+    share->chosen = model->chosen;
     if (!status)
         *out = share;
     else if (counted)

@@ -63,18 +63,34 @@ lines onee >wrong.in
 try 1 "$QKV" batch base --adapter one=one --input wrong.in --output wrong.jsonl --quiet
 has err '2 requests were refused'
 grep -q '"status_code": *404.*there is no model .*onee.*did you mean one' wrong.jsonl || fail "another refusal"
+# A model that is no text; an adapter that is named as the model's path.
+echo '{"model":7,"prompt":"the king"}' >wrong.in
+try 1 "$QKV" batch base --adapter one=one --input wrong.in --output wrong.jsonl --quiet --force
+grep -q '"status_code": *400.*model must be a text' wrong.jsonl || fail "a number is a model"
+cp -r base base.gguf
+lines base.gguf >path.in
+try 0 "$QKV" batch base.gguf --adapter base.gguf=one --input path.in --output path.jsonl --quiet
+same "$(texts path.jsonl base.gguf)" "$(texts one.jsonl any)" "answers of an adapter with the name of the path"
 
 # ---- chat ----
 talk() { # talk OPTIONS...: one answer to each of the lines of standard input
     "$QKV" chat base --temp 0 -n 8 "$@" 2>/dev/null
 }
-for name in one two; do same "$(echo 'the king' | talk --adapter $name)" \
-    "$(printf '/adapter %s\nthe king\n' $name | talk --adapter two=two --adapter one=one)" "an answer of $name"; done
-same "$(echo 'the king' | talk)" "$(printf '/adapter none\nthe king\n' | talk --adapter one=one)" "an answer of none"
+answers=()
+for name in one two none; do
+    answers[${#answers[@]}]=$(echo 'the king' | if [ $name = none ]; then talk; else talk --adapter $name; fi)
+    same "$(printf '/adapter %s\nthe king\n' $name | talk --adapter two=two --adapter one=one)" "${answers[-1]}" \
+        "an answer of $name"
+done
+checks=$((checks + 1))
+[ "${answers[0]}" != "${answers[1]}" ] && [ "${answers[0]}" != "${answers[2]}" ] &&
+    [ "${answers[1]}" != "${answers[2]}" ] || fail "talks with one, two and none: ${answers[*]}"
 same "$(echo 'the king' | talk --adapter two)" "$(echo 'the king' | talk --adapter b=two --adapter a=one)" "the first"
 same "$(echo /adapter | talk --adapter b=two --adapter a=one)" "b, of b, a, none" "the adapters"
 echo '/adapter c' | "$QKV" chat base --adapter b=two >/dev/null 2>err
 grep -q 'there is no adapter c; there are b, none' err || fail "an unknown adapter in a talk"
+
+refuse 2 'has the name of no adapter, none' "$QKV" chat base --adapter none=one
 
 # ---- serve ----
 need_server "adapters of qkv serve"
