@@ -117,6 +117,7 @@ struct cli_command {
     enum cli_words words;
     /* the files that are written into its CLI_FOLDER, NULL at the end; NULL: any names */
     const char *const *writes;
+    const char *const *(*writes_of)(const void *values); /* the same where options decide; NULL: they do not */
     /* true: existing ones are replaced only with --force; false: the work itself decides */
     bool replaces;
     bool appends; /* what is in its CLI_WRITE stays, without --force: the work goes on there, or refuses it */

@@ -2,6 +2,7 @@
  * of a published family, or a GGUF file. */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli_adapters.h"
 
@@ -44,14 +45,14 @@ static bool export_is_adapter(const struct arguments *a) {
     return export_to(a, "peft") || export_to(a, "gguf-adapter");
 }
 
-CLI_CONDITION(is_ours, struct arguments,
-              !export_to(a, "huggingface") && !export_to(a, "gguf") && !export_to(a, "gguf-adapter"))
+CLI_CONDITION(is_ours, struct arguments, !a->to || export_to(a, "qkv"))
 CLI_CONDITION(is_folder, struct arguments, !export_to(a, "gguf"))
 CLI_CONDITION(is_peft, struct arguments, export_to(a, "peft"))
 
 static const struct cli_rule rules[] = {
+    {"family", is_peft, "an adapter of PEFT has the names of the model's own family; leave it out"},
     {"family", is_ours, "only Hugging Face folders and GGUF files have families; add --to huggingface"},
-    {"quiet", is_folder, "folders are written without progress; it is for --to gguf"},
+    {"quiet", is_folder, "folders and adapters are written without progress; it is for --to gguf"},
     {"dtype", is_peft, "folders of PEFT have f32; leave it out"},
 };
 
@@ -65,8 +66,8 @@ static int export_check_format(const struct arguments *a) {
     const char *closest;
     if (export_is_adapter(a) && !a->common.adapter)
         return cli_usage("export: --to %s writes an adapter; say which one with --adapter", a->to);
-    if (export_to(a, "gguf-adapter") && a->dtype && strcmp(a->dtype, "f32") && strcmp(a->dtype, "f16") &&
-        strcmp(a->dtype, "bf16"))
+    if (export_to(a, "gguf-adapter") && a->dtype && strcasecmp(a->dtype, "f32") && strcasecmp(a->dtype, "f16") &&
+        strcasecmp(a->dtype, "bf16"))
         return cli_usage("--dtype is \"%s\"; adapters have f32, f16 or bf16", a->dtype);
     if (export_is_adapter(a)) return CLI_DONE;
     if (!a->dtype && !export_to(a, "gguf"))
@@ -171,7 +172,7 @@ static int export_run(const void *values, const char *const *words, size_t count
     struct cli_common common = a->common;
     if (export_to(a, "gguf")) common.threads = 0; /* types of blocks are searched for by all threads */
     code = cli_open(&common, &ctx);
-    if (!code && export_to(a, "gguf") && qkv_gguf_options_check(ctx, &options_of_file)) code = cli_misused(ctx);
+    if (!code && export_writes_file(a) && qkv_gguf_options_check(ctx, &options_of_file)) code = cli_misused(ctx);
     const struct qkv_use_options use = {.size = sizeof use,
                                         .use = export_to(a, "huggingface") ? QKV_USE_PUBLISH : QKV_USE_EXPORT};
     struct qkv_model_open_options opens = qkv_model_open_defaults();
@@ -199,12 +200,17 @@ static int export_run(const void *values, const char *const *words, size_t count
     return code;
 }
 
+static const char *const *export_files(const void *values) {
+    static const char *const model[] = {QKV_MODEL_FILES, NULL};
+    static const char *const adapter[] = {QKV_ADAPTER_CONFIG_FILE, QKV_ADAPTER_WEIGHTS_FILE, NULL};
+    return export_to(values, "peft") ? adapter : model;
+}
+
 const struct cli_command *cli_export(void) {
-    static const char *const files[] = {QKV_MODEL_FILES, NULL};
     static const struct cli_command command = {
         .name = "export",
         .words = CLI_WORD_MODEL,
-        .writes = files,
+        .writes_of = export_files,
         .replaces = true,
         .writes_file = export_writes_file,
         .summary = "write a model in f16 or bf16, as a Hugging Face folder, or as GGUF",

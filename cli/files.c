@@ -20,15 +20,15 @@ static void files_add(struct files_list *list, enum qkv_path_use use, const char
     if (path && strcmp(path, "-") != 0) list->items[list->count++] = (struct qkv_path){.use = use, .path = path};
 }
 
-static int files_add_output(struct files_list *list, const struct cli_command *command, bool folder, const char *path,
-                            bool force) {
+static int files_add_output(struct files_list *list, const struct cli_command *command, const void *values, bool folder,
+                            const char *path, bool force) {
     const size_t before = list->count;
     if (path && !*path && !folder) return cli_usage("the name of an output is empty; name a file");
     files_add(list, folder ? QKV_PATH_FOLDER : QKV_PATH_WRITE, path);
     if (list->count == before) return CLI_DONE;
     struct qkv_path *added = &list->items[before];
     added->force = force || command->appends || (folder && !command->replaces);
-    added->files = folder ? command->writes : NULL;
+    if (folder) added->files = command->writes_of ? command->writes_of(values) : command->writes;
     while (added->files && added->files[added->file_count]) added->file_count++;
     return CLI_DONE;
 }
@@ -57,7 +57,7 @@ static int files_add_option(struct files_list *list, const struct cli_command *c
         return CLI_DONE;
     case CLI_WRITE:
     case CLI_FOLDER:
-        return files_add_output(list, command,
+        return files_add_output(list, command, values,
                                 option->kind == CLI_FOLDER && !(command->writes_file && command->writes_file(values)),
                                 *(const char *const *)value, force);
     case CLI_FLAG:

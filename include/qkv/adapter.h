@@ -64,7 +64,7 @@ QKV_API enum qkv_status qkv_adapter_export_gguf(struct qkv_model *model, const c
 /* Adds the adapter to the model's weights, and removes it. Adapted matrices become fp32; what is then saved or exported
  * chooses their type again. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_adapter_merge(struct qkv_model *model);
-/* Removes the adapter: the model is as it was before. Fails with QKV_ARGUMENT. */
+/* Removes the adapter: the model is as it was before. Adapters with names stay. Fails with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_adapter_remove(struct qkv_model *model);
 
 #ifdef __cplusplus

@@ -99,7 +99,8 @@ enum qkv_status qkv_adapter_config_read(struct qkv_adapter_reading *r) {
     r->settings.rank = (size_t)json_integer_value(rank);
     r->settings.alpha = alpha ? json_number_value(alpha) : 8; /* PEFT's own default; so is r */
     if (!rank) r->settings.rank = 8;
-    if (rank && !(json_is_integer(rank) && json_integer_value(rank) >= 1 && json_integer_value(rank) <= 1 << 14))
+    if (rank &&
+        !(json_is_integer(rank) && json_integer_value(rank) >= 1 && json_integer_value(rank) <= QKV_ADAPTER_RANK_MOST))
         return config_refuse(r, "r", "whole numbers from 1 to 16384");
     if ((alpha && !json_is_number(alpha)) || !(fabs(r->settings.alpha) <= 1e6))
         return config_refuse(r, "lora_alpha", "numbers up to 1000000");
@@ -139,7 +140,7 @@ enum qkv_status qkv_adapter_config_size(const struct qkv_adapter_reading *r, con
     if (status) return status;
     const double own = ranks ? json_number_value(ranks) : (double)r->settings.rank;
     const double alpha = alphas ? json_number_value(alphas) : r->settings.alpha;
-    *rank = own >= 1 && own <= 1 << 14 ? (size_t)own : 0;
+    *rank = own >= 1 && own <= QKV_ADAPTER_RANK_MOST ? (size_t)own : 0;
     if (!*rank || (double)*rank != own || !(fabs(alpha) <= 1e6))
         return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has rank %g and alpha %g; restore the file", r->path, module, own,
                         alpha);

@@ -6,6 +6,8 @@
 #include "io/io.h"
 #include "model/model.h"
 
+enum { QKV_ADAPTER_RANK_MOST = 1 << 14 };
+
 /* Reads "rank=16,targets=q,v" (qkv_adapter_create). The caller frees settings->targets. Fails with QKV_ARGUMENT,
  * QKV_MEMORY. (adapter_settings.c) */
 enum qkv_status qkv_adapter_parse(struct qkv_context *ctx, const char *text, struct qkv_adapter_settings *settings);
@@ -18,6 +20,8 @@ struct qkv_adapter_module {
     bool published;             /* the family has the weight, in a matrix `view` */
     struct qkv_family_view view;
 };
+/* A name of a weight without ".weight" at its end. (adapter_targets.c) */
+void qkv_adapter_module_name(const char *weight, char name[QKV_FAMILY_NAME]);
 /* The module of a weight of a model. (adapter_targets.c) */
 void qkv_adapter_module(const struct qkv_model *model, const struct qkv_weight *weight,
                         struct qkv_adapter_module *module);

@@ -7,7 +7,7 @@
 #include "io/gguf_export.h"
 #include "io/gguf_own.h"
 
-enum { RANK_MOST = 1 << 14, TEXT_MOST = 64 };
+enum { TEXT_MOST = 64 };
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
@@ -115,9 +115,9 @@ enum qkv_status qkv_adapter_gguf_read(struct qkv_adapter_reading *r) {
 enum qkv_status qkv_adapter_gguf_size(struct qkv_adapter_reading *r, const struct qkv_array *a, size_t *rank,
                                       double *scale) {
     *rank = a->rank == 2 ? a->shape[0] : 0;
-    if (*rank < 1 || *rank > RANK_MOST)
+    if (*rank < 1 || *rank > QKV_ADAPTER_RANK_MOST)
         return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s has no rows from 1 to %d; convert the adapter again", r->path,
-                        a->name, RANK_MOST);
+                        a->name, QKV_ADAPTER_RANK_MOST);
     *scale = r->alpha != 0 ? r->alpha / (double)*rank : 1;
     if (r->count) return QKV_OK;
     r->settings.rank = *rank; /* those of the first tensor stand for all */

@@ -29,8 +29,7 @@ static bool tensor_module(const struct qkv_adapter_reading *r, const struct qkv_
         return true;
     }
     if (!module->published || !qkv_family_name(r->names, module->view.name, i - 1, other)) return false;
-    const size_t n = strlen(other), end = strlen(".weight");
-    snprintf(name, QKV_FAMILY_NAME, "%.*s", (int)(n > end && !strcmp(other + n - end, ".weight") ? n - end : n), other);
+    qkv_adapter_module_name(other, name);
     return true;
 }
 

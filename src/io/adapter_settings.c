@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANK_MOST = 1 << 14 };
-
 static const char *const adapter_keys[] = {"rank", "alpha", "rslora", "dropout", "targets"};
 enum { KEY_RANK, KEY_ALPHA, KEY_RSLORA, KEY_DROPOUT, KEY_TARGETS, KEY_COUNT };
 
@@ -38,7 +36,7 @@ static enum qkv_status text_set(struct adapter_text *t, int key, const char *val
     t->given[key] = true;
     switch (key) {
     case KEY_RANK:
-        if (!number || !(x >= 1 && x <= RANK_MOST) || x != floor(x))
+        if (!number || !(x >= 1 && x <= QKV_ADAPTER_RANK_MOST) || x != floor(x))
             return text_wrong(t, key, value, "a whole number from 1 to 16384");
         s->rank = (size_t)x;
         return QKV_OK;

@@ -24,6 +24,12 @@ static void target_own_name(const struct qkv_weight *weight, char name[QKV_FAMIL
     snprintf(name, QKV_FAMILY_NAME, "%.*s", (int)(dot ? (size_t)(dot - of) : strlen(of)), of);
 }
 
+void qkv_adapter_module_name(const char *weight, char name[QKV_FAMILY_NAME]) {
+    const size_t n = strlen(weight), end = strlen(".weight");
+    snprintf(name, QKV_FAMILY_NAME, "%.*s", (int)(n > end && !strcmp(weight + n - end, ".weight") ? n - end : n),
+             weight);
+}
+
 void qkv_adapter_module_in(const struct qkv_family_config *names, const struct qkv_model *m,
                            const struct qkv_weight *weight, struct qkv_adapter_module *module) {
     const struct qkv_spec *spec = names && names->whole ? names->whole : &m->spec;
@@ -32,9 +38,7 @@ void qkv_adapter_module_in(const struct qkv_family_config *names, const struct q
         module->published = qkv_family_view(names, spec, weight->array.name, weight->array.shape[0], &module->view);
     target_own_name(weight, module->name);
     if (!module->published) return;
-    const size_t n = strlen(module->view.name), end = strlen(".weight");
-    snprintf(module->name, sizeof module->name, "%.*s",
-             (int)(n > end && !strcmp(module->view.name + n - end, ".weight") ? n - end : n), module->view.name);
+    qkv_adapter_module_name(module->view.name, module->name);
 }
 
 void qkv_adapter_module(const struct qkv_model *m, const struct qkv_weight *weight, struct qkv_adapter_module *module) {
@@ -58,8 +62,8 @@ enum qkv_status qkv_adapter_check_target(const struct qkv_model *m, const struct
     qkv_adapter_module(m, weight, &module);
     if (!module.published || (module.view.parts == 1 && module.view.slices == 1)) return QKV_OK;
     return qkv_fail(m->ctx, QKV_SPEC,
-                    "lora: %s is a part of %s in this family, which holds several weights in one matrix; adapters of "
-                    "such parts cannot be written as PEFT reads them, so name other targets",
+                    "%s is a part of %s in this family, which holds several weights in one matrix; adapters of such "
+                    "parts cannot be written as PEFT reads them",
                     weight->array.name, module.name);
 }
 
@@ -107,6 +111,7 @@ enum qkv_status qkv_adapter_choose(const struct qkv_model *m, const struct qkv_a
     for (size_t i = 0; i < m->weights.count && !status; i++) {
         if (!marked[i]) continue;
         status = qkv_adapter_check_target(m, &m->weights.list[i]);
+        if (status) qkv_fail_at(m->ctx, "the targets of lora; name others");
         (*adapted)[(*count)++] = (struct qkv_adapted){
             i, settings->rank, (float)qkv_adapter_scale(settings, settings->alpha, settings->rank)};
     }

@@ -36,7 +36,10 @@ enum qkv_status qkv_adapter_need(struct qkv_model *m) {
     enum qkv_status status = qkv_model_check_weights(m);
     if (!status) status = qkv_model_check_own(m, "its adapter stays");
     if (status || m->adapter) return status;
-    return qkv_fail(m->ctx, QKV_ARGUMENT, "the model has no adapter");
+    return qkv_fail(m->ctx, QKV_ARGUMENT,
+                    m->named.count ? "the adapters of the model have names, so they stay as they are; open the model "
+                                     "with one adapter without a name"
+                                   : "the model has no adapter");
 }
 
 static enum qkv_status adapter_idle(struct qkv_model *m) {
@@ -239,7 +242,7 @@ enum qkv_status qkv_adapter_set_base(struct qkv_model *m, const char *base) {
 
 enum qkv_status qkv_adapter_write(struct qkv_model *m, const char *folder) {
     char *path = qkv_join_path(m->ctx, folder, QKV_ADAPTER_WEIGHTS_FILE);
-    enum qkv_status status = path ? write_check(m) : QKV_MEMORY;
+    enum qkv_status status = path ? QKV_OK : QKV_MEMORY;
     if (!status) status = write_tensors(m, path);
     if (!status) status = write_config(m, m->adapter->settings.base, folder);
     free(path);
@@ -247,7 +250,8 @@ enum qkv_status qkv_adapter_write(struct qkv_model *m, const char *folder) {
 }
 
 enum qkv_status qkv_adapter_write_run(struct qkv_model *m, const char *folder) {
-    const enum qkv_status status = qkv_folder_write_texts(m, folder);
+    enum qkv_status status = write_check(m);
+    if (!status) status = qkv_folder_write_texts(m, folder);
     return status ? status : qkv_adapter_write(m, folder);
 }
 
@@ -257,6 +261,7 @@ enum qkv_status qkv_adapter_save(struct qkv_model *model, const char *base, cons
     QKV_NEED(qkv_call, folder);
     enum qkv_status status = qkv_adapter_need(model);
     if (!status) status = qkv_model_check_file(model);
+    if (!status) status = write_check(model);
     if (!status && base) status = qkv_adapter_set_base(model, base);
     if (!status) status = qkv_make_folder(model->ctx, folder);
     return status ? status : qkv_adapter_write(model, folder);

@@ -64,7 +64,7 @@ refuse 2 '--to peft writes an adapter; say which one' "$QKV" export base --to pe
 refuse 2 'adapters have f32, f16 or bf16' "$QKV" export base --adapter whole --to gguf-adapter --dtype q8_0 --out a.gguf
 refuse 2 'folders of PEFT have f32' "$QKV" export base --adapter whole --to peft --dtype f32 --out a
 refuse 2 'name a file to write' "$QKV" export base --adapter whole --to gguf-adapter
-refuse 1 'GGUF files have no family "nothing"' \
+refuse 2 'GGUF files have no family "nothing"' \
     "$QKV" export base --adapter whole --to gguf-adapter --family nothing --out a.gguf
 head -c 200 whole.gguf >cut.gguf
 refuse 1 'cut.gguf' "$QKV" eval base --adapter cut.gguf --data other.txt
