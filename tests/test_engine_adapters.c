@@ -359,8 +359,8 @@ static void a_model_chooses_for_all_that_begins(void **state) {
     qkv_context_free(ctx);
 }
 
-/* What an engine computes now is no choice of the model: a share that is made meanwhile begins with that, and a share of
- * a share with the other's. */
+/* What an engine computes now is no choice of the model: a share that is made meanwhile begins with the model's choice,
+ * and a share of a share with the other's. */
 static void a_share_begins_with_the_choice_of_its_model(void **state) {
     (void)state;
     struct qkv_context *ctx = open_context(1, QKV_PRECISION_AUTO), *other = open_context(1, QKV_PRECISION_AUTO);
