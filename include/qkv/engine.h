@@ -37,7 +37,9 @@ struct qkv_engine_options {
     size_t context;    /* largest number of positions of an answer with its prompt; 0: the spec's context */
     size_t memory;     /* bytes of cache and steps, at most; 0: half of the free memory */
     size_t pages;      /* pages of the cache; 0: as many as the memory holds and `rows` answers can use */
-    size_t step;       /* largest number of tokens of a step; 0: as many as are computed in a quarter of a second */
+    /* largest number of tokens of a step; 0: as many as are computed in a fifth of a second, or, for a request that is
+     * alone, in two fifths */
+    size_t step;
     const char *cache; /* types of the cached keys and values, as qkv_model_set_cache has them; NULL: the model's */
     bool forget;       /* no page stays in the cache after the answers that use it */
     /* largest number of tokens of a source, and of a text that is embedded, classified or filled; 0: the context of the

@@ -106,7 +106,7 @@ static enum qkv_status engine_check(struct qkv_engine *e, const struct qkv_engin
     e->context = o->context ? o->context : context;
     e->most = qkv_max(e->row_count, QKV_DECODER_CHUNK);
     e->adapts = !o->step;
-    e->step = e->adapts ? qkv_min(64, e->most) : o->step;
+    e->step = e->adapts ? qkv_min(16, e->most) : o->step;
     e->forget = o->forget;
     e->drafts = o->drafts || !o->draft ? o->drafts : QKV_ENGINE_DRAFTS_USUAL;
     e->draft_model = o->draft;

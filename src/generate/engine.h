@@ -133,7 +133,8 @@ struct qkv_engine {
     struct qkv_model *draft_model;   /* that guesses; NULL: they are looked up */
     struct qkv_decoder *draft;       /* its rows are those of `decoder`; NULL: there is none */
     bool forget, adapts;             /* adapts: the tokens of a step follow the time that they take */
-    size_t step;                     /* tokens of the next step */
+    size_t step;                     /* tokens of the next step, if several requests are there */
+    size_t budget;                   /* tokens of this step */
     struct qkv_engine_answer **rows; /* (row_count); NULL: the row is free */
     struct qkv_engine_job *jobs, **jobs_end;
     uint64_t next_id;
