@@ -32,11 +32,11 @@ extern "C" {
 struct qkv_engine;
 /* Experimental: options of an engine. */
 struct qkv_engine_options {
-    size_t size;       /* sizeof(struct qkv_engine_options), set by qkv_engine_defaults */
-    size_t rows;       /* largest number of answers that run together; 0: 16 */
-    size_t context;    /* largest number of positions of an answer with its prompt; 0: the spec's context */
-    size_t memory;     /* bytes of cache and steps, at most; 0: half of the free memory */
-    size_t pages;      /* pages of the cache; 0: as many as the memory holds and `rows` answers can use */
+    size_t size;    /* sizeof(struct qkv_engine_options), set by qkv_engine_defaults */
+    size_t rows;    /* largest number of answers that run together; 0: 16 */
+    size_t context; /* largest number of positions of an answer with its prompt; 0: the spec's context */
+    size_t memory;  /* bytes of cache and steps, at most; 0: half of the free memory */
+    size_t pages;   /* pages of the cache; 0: as many as the memory holds and `rows` answers can use */
     /* largest number of tokens of a step; 0: as many as are computed in a fifth of a second, or, for a request that is
      * alone, in two fifths */
     size_t step;
