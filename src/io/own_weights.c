@@ -28,6 +28,16 @@ static enum qkv_status own_fail(struct qkv_opening *o) {
                           "%s has no model.safetensors; a training run writes it at its first evaluation", folder);
 }
 
+/* Checkpoints of a run with an adapter have no model either; they name it. */
+static enum qkv_status own_check(struct qkv_opening *o, const struct qkv_tensors *tensors) {
+    const char *base = qkv_tensors_metadata(tensors, QKV_TENSORS_BASE);
+    if (!base) return QKV_OK;
+    return qkv_fail(o->ctx, QKV_FILE,
+                    "%s is a checkpoint of an adapter and has no model; open its model, %s, with the run's folder as "
+                    "the adapter (option adapter)",
+                    o->place.weights, base);
+}
+
 enum qkv_status qkv_own_open(struct qkv_opening *o) {
     struct qkv_tensors *tensors = NULL;
     bool found;
@@ -37,6 +47,7 @@ enum qkv_status qkv_own_open(struct qkv_opening *o) {
     if (!status && !found) status = own_fail(o);
     if (!status) status = qkv_spec_read(o->ctx, o->spec, config, NULL, 0);
     if (!status) status = qkv_tensors_open(o->ctx, o->place.weights, &tensors);
+    if (!status) status = own_check(o, tensors);
     o->state = tensors;
     free(config);
     return status;

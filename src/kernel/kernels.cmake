@@ -98,6 +98,7 @@ foreach(isa ${ISA_LIST})
     target_compile_definitions(kernel_${isa} PRIVATE QKV_TABLE_NAME=${isa})
     target_compile_options(kernel_${isa} PRIVATE ${KERNEL_LEVEL} -Wno-conversion -fno-math-errno ${options}
                            ${SANITIZED_KERNELS})
+    precompile(kernel_${isa} src/kernel/isa/isa.h)
     list(APPEND KERNEL_OBJECTS $<TARGET_OBJECTS:kernel_${isa}>)
     list(APPEND ISA_BUILT "X(${isa})")
 endforeach()

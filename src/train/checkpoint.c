@@ -65,7 +65,7 @@ static void fill_metadata(const struct qkv_trainer *t, const char *spec, const c
     if (!strcmp(t->options.gradients, "bf16")) /* the numbers depend on it */
         put_count(m, "ranks", (unsigned long long)qkv_context_ranks(t->ctx), "%llu");
     if (t->options.lora) {
-        checkpoint_put(m, "base", t->options.from);
+        checkpoint_put(m, QKV_TENSORS_BASE, t->options.from);
         put_count(m, "base_digest", (unsigned long long)t->facts.from_hash, "%016llx");
     }
     put_real(m, "metric", report.metric);

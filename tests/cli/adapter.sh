@@ -54,6 +54,15 @@ try 0 "$QKV" export base --to gguf --dtype f32 --out base.gguf
 same "$(loss_of base.gguf --adapter whole.gguf)" "$after" "the loss with both GGUF files"
 try 0 "$QKV" export base --adapter whole.gguf --to peft --out again
 same "$(loss_of base --adapter again)" "$after" "the loss with the folder made of the GGUF file"
+refuse 1 'again/adapter_config.json exists; --force replaces it' \
+    "$QKV" export base --adapter whole --to peft --out again
+mkdir others
+echo mine >others/config.json
+for force in "" --force; do
+    # shellcheck disable=SC2086 # an option, or none
+    try 0 "$QKV" export base --adapter whole --to peft --out others $force
+done
+same "$(cat others/config.json) $(ls others | wc -l)" 'mine 3' "a folder that had another file"
 try 0 "$QKV" export base --adapter whole --to gguf-adapter --dtype bf16 --out whole.gguf --force --json
 has out '"architecture": "qkv"'
 try 0 "$QKV" eval base --adapter whole.gguf --data other.txt
@@ -88,6 +97,8 @@ refuse 1 'holds several weights in one matrix' \
 refuse 2 'which one with --from' \
     "$QKV" train --spec spec.json --data other.txt --lora rank=4 --warmup 0 --steps 2 --out bad
 refuse 1 'has an adapter and no model' "$QKV" generate whole --prompt to
+refuse 1 'whole/checkpoint.safetensors is a checkpoint of an adapter and has no model; open its model, .*/base, with' \
+    "$QKV" generate whole/checkpoint.safetensors --prompt to
 refuse 1 'adapter_config.json' "$QKV" generate base --adapter base --prompt to
 # another model, of the same shapes and of others
 try 0 train twin 6 --quiet --seed 5

@@ -49,6 +49,17 @@ same "$(find shards -newer before | wc -l)" 0 "files that were written into the 
 mix third --shards shards
 same "$(losses third)" "$(losses first)" "losses of runs that share shards"
 
+# A link has the kind that its own name says, whatever the name of the file it leads to.
+mkdir blobs links
+for i in 1 3; do cp corpus/$i.jsonl blobs/$i && ln -s ../blobs/$i links/$i.jsonl; done
+cp -r corpus copies
+rm copies/2.*
+for texts in links copies; do
+    try 0 "$QKV" train --spec spec.json --tokenizer whole/tokenizer.json --data $texts/:1 --steps 2 --warmup 0 \
+        --batch 2 --quiet --out $texts-run
+done
+same "$(losses links-run)" "$(losses copies-run)" "losses of links and of their files"
+
 # Documents, masks of documents, another file to validate on, epochs.
 mix apart --documents --valid plain.jsonl
 try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data text.txt:1 --epochs 0.5 --batch 8 --warmup 1 --quiet \
