@@ -1,6 +1,7 @@
 /* use_costs: the memory that the uses of a model take beside generating, by dry runs of the largest batches of each. */
 #include <string.h>
 
+#include "generate/texts.h"
 #include "io/io.h"
 #include "model/decode.h"
 #include "model/spec.h"
@@ -47,21 +48,6 @@ static enum qkv_status use_measure_text(struct qkv_model *m, const struct qkv_us
     struct qkv_pass_plan plan = {0};
     enum qkv_status status = qkv_pass_measure(m, &options, 0, &plan);
     *bytes = plan.bytes;
-    return status;
-}
-
-/* Batches of many short lines and of few long ones. */
-static enum qkv_status use_measure_lines(struct qkv_model *m, bool embeds, const struct qkv_use_sizes *sizes,
-                                         size_t *bytes) {
-    const size_t lengths[] = {qkv_min(sizes->longest, QKV_LINE_TOKENS / QKV_LINE_ROWS), sizes->longest};
-    enum qkv_status status = QKV_OK;
-    *bytes = 0;
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths && !status; i++) {
-        size_t rows = 0, batch = 0, dense = 0;
-        status = qkv_lines_measure(m, sizes->count, lengths[i], &rows, &batch);
-        if (!status && embeds) status = qkv_model_dense_measure(m, rows, &dense);
-        *bytes = qkv_max(*bytes, batch + dense);
-    }
     return status;
 }
 
@@ -115,12 +101,12 @@ enum qkv_status qkv_use_measure(struct qkv_model *m, const struct qkv_use_option
     *bytes = 0;
     switch (o->use) {
     case QKV_USE_EMBED:
-        return use_reads_texts(spec) ? use_measure_lines(m, true, sizes, bytes) : QKV_OK;
+        return use_reads_texts(spec) ? qkv_lines_measure(m, true, sizes->count, sizes->longest, bytes) : QKV_OK;
     case QKV_USE_CLASSIFY:
         if (o->file) return use_has_head(spec, QKV_HEAD_CLASSIFY) ? use_measure_examples(m, o, bytes) : QKV_OK;
-        return use_reads_texts(spec) && use_classifies(spec) ? use_measure_lines(m, false, sizes, bytes) : QKV_OK;
+        return use_reads_texts(spec) && use_classifies(spec) ? qkv_lines_measure(m, false, sizes->count, sizes->longest, bytes) : QKV_OK;
     case QKV_USE_EVALUATE_LABELS:
-        return use_reads_texts(spec) && use_classifies(spec) ? use_measure_lines(m, false, sizes, bytes) : QKV_OK;
+        return use_reads_texts(spec) && use_classifies(spec) ? qkv_lines_measure(m, false, sizes->count, sizes->longest, bytes) : QKV_OK;
     case QKV_USE_TRANSLATE:
         return use_translates(spec) ? use_measure_search(m, o, sizes, bytes) : QKV_OK;
     case QKV_USE_EVALUATE_PAIRS:
