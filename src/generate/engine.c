@@ -197,7 +197,7 @@ enum qkv_status qkv_engine_create(struct qkv_model *model, const struct qkv_engi
     return status;
 }
 
-enum qkv_status qkv_engine_open_reader(struct qkv_model *model, const struct qkv_engine_room *room,
+enum qkv_status qkv_engine_open_reader(struct qkv_model *model, const struct qkv_text_room *room,
                                        struct qkv_engine **out) {
     const struct qkv_stack_spec *stack = qkv_encoded_stack(model)->spec;
     const size_t context = (size_t)qkv_stack_context(&model->spec, stack);

@@ -10,6 +10,7 @@
 #include "generate/search.h"
 #include "generate/texts.h"
 #include "model/decode.h"
+#include "model/text_room.h"
 #include "qkv/engine.h"
 
 enum {
@@ -21,7 +22,7 @@ enum {
     QKV_ENGINE_SCORED = 32,           /* scores of prompts that one step makes, if there are no more rows than that */
     QKV_ENGINE_TEXT = 2048,           /* the default maximum of tokens of a text */
     QKV_ENGINE_TEXT_TOKENS = 512,     /* tokens of texts that are read at once, if no text is longer */
-    QKV_ENGINE_TEXTS = 64,            /* texts that are read at once, at most */
+    QKV_ENGINE_TEXTS = QKV_TEXT_BATCH,
     QKV_ENGINE_MESSAGE = 512,         /* bytes of a message of a search that fails */
     QKV_ENGINE_DRAFTS = 32,           /* tokens that are guessed for an answer, at most */
     QKV_ENGINE_DRAFTS_USUAL = 4,      /* the default with a model that guesses */
@@ -118,12 +119,6 @@ struct qkv_engine_told {
     struct qkv_hypothesis hypothesis;
 };
 
-/* How many texts are read at once. */
-struct qkv_engine_room {
-    size_t longest;       /* tokens of a text; 0: none are read */
-    size_t tokens, texts; /* of all that are read at once */
-    size_t masks;         /* that are filled at once */
-};
 /* Texts that are read at once. */
 struct qkv_engine_batch {
     struct qkv_engine_job *jobs[QKV_ENGINE_TEXTS];
@@ -159,7 +154,7 @@ struct qkv_engine {
     struct qkv_engine_job **places; /* (row_count): of sources; NULL: the model reads none; an entry NULL: it is free */
     struct qkv_pass *pass;          /* of those that are classified or filled; NULL: none was yet */
     bool reads_only;                /* it has no rows, whatever the model is */
-    struct qkv_engine_room room;    /* of texts */
+    struct qkv_text_room room;    /* of texts */
     struct qkv_engine_batch batch;
     struct qkv_engine_state state;
 };
@@ -182,7 +177,7 @@ enum qkv_status qkv_engine_submit_text(struct qkv_engine *engine, enum qkv_engin
 /* Frees the requests whose answers have all ended. */
 void qkv_engine_sweep(struct qkv_engine *engine);
 /* Makes an engine that only reads texts, of any model (engine.c). */
-enum qkv_status qkv_engine_open_reader(struct qkv_model *model, const struct qkv_engine_room *room,
+enum qkv_status qkv_engine_open_reader(struct qkv_model *model, const struct qkv_text_room *room,
                                        struct qkv_engine **out);
 void qkv_engine_job_free(struct qkv_engine_job *job);
 
@@ -242,9 +237,6 @@ void qkv_engine_text_free(struct qkv_engine_text *text);
 size_t qkv_engine_text_width(const struct qkv_engine *engine, const struct qkv_engine_job *job);
 /* Sets how long texts may be. */
 enum qkv_status qkv_engine_texts_check(struct qkv_engine *engine, const struct qkv_engine_options *options);
-/* The bytes of reading texts of one kind, in such a room, by an engine that only reads. */
-enum qkv_status qkv_engine_kind_measure(struct qkv_model *model, enum qkv_engine_kind kind,
-                                        const struct qkv_engine_room *room, size_t *bytes);
 /* The bytes of reading texts, without those of encoding where the model has sources. */
 enum qkv_status qkv_engine_texts_measure(struct qkv_engine *engine, size_t *bytes);
 enum qkv_status qkv_engine_texts_create(struct qkv_engine *engine);

@@ -50,57 +50,19 @@ static bool has_pass(const struct qkv_engine *e) {
     return head == QKV_HEAD_CLASSIFY || head == QKV_HEAD_LM;
 }
 
-/* The pass of texts that are classified or filled, for the shapes that need the most. */
-struct texts_pass {
-    struct qkv_pass_shape shapes[3];
-    struct qkv_pass_options options;
-};
-static void texts_pass(const struct qkv_engine *e, struct texts_pass *p) {
-    const size_t T = e->room.longest, rows = e->room.tokens, texts = qkv_min(e->room.texts, rows);
-    p->shapes[0] = (struct qkv_pass_shape){.B = 1, .T = T};
-    p->shapes[1] = (struct qkv_pass_shape){.B = texts, .T = T, .rows = rows};
-    p->shapes[2] = (struct qkv_pass_shape){.B = texts, .T = rows / texts};
-    p->options = qkv_pass_defaults();
-    p->options.B = texts, p->options.T = T, p->options.rows = rows;
-    p->options.shapes = p->shapes;
-    p->options.shape_count = texts > 1 ? 3 : 1;
-    p->options.logits = true;
-    if (e->model->spec.head.kind == QKV_HEAD_LM) p->options.scored = e->room.masks;
-}
-
 enum qkv_status qkv_engine_texts_measure(struct qkv_engine *e, size_t *bytes) {
     const struct qkv_encoded_room room = qkv_engine_encoded_room(e, 0);
     struct qkv_pass_plan plan = {0};
-    struct texts_pass pass;
+    struct qkv_text_pass pass;
     size_t dense = 0;
     *bytes = 0;
     if (!e->room.longest) return QKV_OK;
-    texts_pass(e, &pass);
+    qkv_text_pass_plan(e->model, &e->room, &pass);
     enum qkv_status status = room.places ? QKV_OK : qkv_encoded_room_measure(e->model, &room, NULL, bytes);
     if (!status) status = qkv_model_dense_measure(e->model, e->room.texts, &dense);
     if (!status && has_pass(e)) status = qkv_pass_measure(e->model, &pass.options, 0, &plan);
     *bytes += dense + plan.bytes + 2 * e->room.tokens * sizeof(int32_t);
     *bytes += (has_pass(e) ? 2 : 1) * qkv_graph_bytes(&e->model->spec);
-    return status;
-}
-
-enum qkv_status qkv_engine_kind_measure(struct qkv_model *m, enum qkv_engine_kind kind,
-                                        const struct qkv_engine_room *room, size_t *bytes) {
-    const struct qkv_engine e = {.model = m, .ctx = m->ctx, .reads_only = true, .room = *room};
-    const struct qkv_encoded_room encoded = qkv_engine_encoded_room(&e, 0);
-    struct qkv_pass_plan plan = {0};
-    struct texts_pass pass;
-    size_t dense = 0;
-    enum qkv_status status;
-    texts_pass(&e, &pass);
-    *bytes = 0;
-    if (kind == QKV_ENGINE_EMBED) {
-        status = qkv_encoded_room_measure(m, &encoded, NULL, bytes);
-        if (!status) status = qkv_model_dense_measure(m, room->texts, &dense);
-    } else {
-        status = qkv_pass_measure(m, &pass.options, 0, &plan);
-    }
-    *bytes += dense + plan.bytes + 2 * room->tokens * sizeof(int32_t) + qkv_graph_bytes(&m->spec);
     return status;
 }
 
@@ -138,9 +100,9 @@ enum qkv_status qkv_engine_open_room(struct qkv_engine *e, size_t pages) {
 }
 
 static enum qkv_status texts_open_pass(struct qkv_engine *e) {
-    struct texts_pass pass;
+    struct qkv_text_pass pass;
     if (e->pass) return QKV_OK;
-    texts_pass(e, &pass);
+    qkv_text_pass_plan(e->model, &e->room, &pass);
     return qkv_pass_create_ordered(e->model, &pass.options, 0, &e->pass);
 }
 

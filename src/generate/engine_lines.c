@@ -5,10 +5,7 @@
 
 #include <stdlib.h>
 
-enum {
-    WINDOW = 4096, /* lines that are read and sorted at a time */
-    TOKENS = 4096  /* of lines that are computed at once, if no line is longer */
-};
+enum { WINDOW = 4096 }; /* lines that are read and sorted at a time */
 
 struct line {
     size_t index;
@@ -72,19 +69,12 @@ static int shorter_first(const void *a, const void *b) {
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* The room for `count` lines, with `tokens` tokens together. */
-static struct qkv_engine_room lines_room(size_t longest, size_t count, size_t tokens) {
-    return (struct qkv_engine_room){.longest = longest,
-                                    .tokens = qkv_max(longest, qkv_min(tokens, (size_t)TOKENS)),
-                                    .texts = qkv_min(count, (size_t)QKV_ENGINE_TEXTS)};
-}
-
 /* Opens an engine, if there is none that has room for the window, which is sorted. */
 static enum qkv_status lines_open(struct lines *l) {
     size_t tokens = 0;
     for (size_t i = 0; i < l->count; i++) tokens += l->lines[i].text.count;
-    const struct qkv_engine_room room = lines_room(l->lines[l->count - 1].text.count, l->count, tokens);
-    const struct qkv_engine_room *had = l->engine ? &l->engine->room : NULL;
+    const struct qkv_text_room room = qkv_text_room_of_lines(l->lines[l->count - 1].text.count, l->count, tokens);
+    const struct qkv_text_room *had = l->engine ? &l->engine->room : NULL;
     if (had && room.longest <= had->longest && room.tokens <= had->tokens && room.texts <= had->texts) return QKV_OK;
     qkv_engine_free(l->engine);
     l->engine = NULL;
@@ -132,14 +122,4 @@ enum qkv_status qkv_lines_run(const struct qkv_line_reader *reader, size_t count
     qkv_engine_free(l.engine);
     free(l.lines);
     return status;
-}
-
-/* ---- memory ------------------------------------------------------------------------------------------------------ */
-
-enum qkv_status qkv_lines_measure(struct qkv_model *model, bool vectors, size_t count, size_t longest, size_t *bytes) {
-    size_t tokens;
-    longest = qkv_max(qkv_min(longest, (size_t)model->spec.context), 1);
-    if (!count || !qkv_multiply(count, longest, &tokens)) tokens = SIZE_MAX;
-    const struct qkv_engine_room room = lines_room(longest, count ? count : SIZE_MAX, tokens);
-    return qkv_engine_kind_measure(model, vectors ? QKV_ENGINE_EMBED : QKV_ENGINE_CLASSIFY, &room, bytes);
 }

@@ -20,8 +20,8 @@ struct qkv_line_reader {
 enum qkv_status qkv_lines_run(const struct qkv_line_reader *reader, size_t count);
 /* The rule for texts that are longer than the context, or than the limit of the options. */
 struct qkv_long_rule qkv_lines_rule(const struct qkv_line_reader *reader);
-/* Applies the rule to a text with such a frame; one that is skipped has no tokens. A text that is refused fails with its
- * name and its number, from 1. */
+/* Applies the rule to a text with such a frame; one that is skipped has no tokens. A text that is refused fails with
+ * its name and its number, from 1. */
 enum qkv_status qkv_lines_fit(const struct qkv_line_reader *reader, size_t index, const struct qkv_long_rule *rule,
                              struct qkv_sequence_frame frame, struct qkv_engine_text *text);
 

@@ -18,7 +18,7 @@ static enum qkv_status fill_copy(struct qkv_context *ctx, const struct qkv_engin
 
 /* Fills the masks of a text, all in one step. */
 static enum qkv_status fill_all(struct qkv_filler *f, struct qkv_filling **fillings, size_t *masks) {
-    const struct qkv_engine_room room = {.longest = f->count, .tokens = f->count, .texts = 1, .masks = f->read};
+    const struct qkv_text_room room = {.longest = f->count, .tokens = f->count, .texts = 1, .masks = f->read};
     const size_t top = f->top;
     struct qkv_engine *engine = NULL;
     struct qkv_engine_event event;

@@ -11,10 +11,6 @@
 enum qkv_status qkv_lines_check(struct qkv_model *model, const char *doing);
 /* Sets the message for a line that has more tokens than the context and must not be cut. */
 enum qkv_status qkv_line_refuse(struct qkv_context *ctx, const char *what, size_t line, size_t tokens, size_t context);
-/* Measures, by plans, the memory that up to `count` lines (0: any number) of up to `longest` tokens take when their
- * vectors are computed, or else their classes. The model may be planned.
- * (engine_lines.c) */
-enum qkv_status qkv_lines_measure(struct qkv_model *model, bool vectors, size_t count, size_t longest, size_t *bytes);
 
 /* ---- vectors (text_read.c) --------------------------------------------------------------------------------------- */
 /* How texts are read and pooled. */

@@ -1,7 +1,48 @@
-/* use_measure: the memory of a search. */
+/* use_measure: the sizes of batches of lines, and the memory of these and of a search. */
 #include <stdlib.h>
 
 #include "model/decode.h"
+#include "model/text_room.h"
+
+struct qkv_text_room qkv_text_room_of_lines(size_t longest, size_t count, size_t tokens) {
+    const size_t texts = qkv_min(count, (size_t)QKV_TEXT_BATCH), most = qkv_min(tokens, (size_t)QKV_TEXT_TOKENS);
+    return (struct qkv_text_room){
+        .longest = longest, .tokens = qkv_max(longest, qkv_min(most, texts * longest)), .texts = texts};
+}
+
+void qkv_text_pass_plan(const struct qkv_model *m, const struct qkv_text_room *room, struct qkv_text_pass *p) {
+    const size_t T = room->longest, rows = room->tokens, texts = qkv_min(room->texts, rows);
+    p->shapes[0] = (struct qkv_pass_shape){.B = 1, .T = T};
+    p->shapes[1] = (struct qkv_pass_shape){.B = texts, .T = T, .rows = rows};
+    p->shapes[2] = (struct qkv_pass_shape){.B = texts, .T = texts ? rows / texts : 0};
+    p->options = qkv_pass_defaults();
+    p->options.B = texts, p->options.T = T, p->options.rows = rows;
+    p->options.shapes = p->shapes;
+    p->options.shape_count = texts > 1 ? 3 : 1;
+    p->options.logits = true;
+    if (m->spec.head.kind == QKV_HEAD_LM) p->options.scored = room->masks;
+}
+
+enum qkv_status qkv_lines_measure(struct qkv_model *m, bool vectors, size_t count, size_t longest, size_t *bytes) {
+    struct qkv_pass_plan plan = {0};
+    struct qkv_text_pass pass;
+    size_t tokens, dense = 0;
+    enum qkv_status status;
+    longest = qkv_max(qkv_min(longest, (size_t)m->spec.context), 1);
+    if (!count || !qkv_multiply(count, longest, &tokens)) tokens = SIZE_MAX;
+    const struct qkv_text_room room = qkv_text_room_of_lines(longest, count ? count : SIZE_MAX, tokens);
+    const struct qkv_encoded_room encoded = {.T = room.longest, .sources = room.texts, .rows = room.tokens};
+    *bytes = 0;
+    qkv_text_pass_plan(m, &room, &pass);
+    if (vectors) {
+        status = qkv_encoded_room_measure(m, &encoded, NULL, bytes);
+        if (!status) status = qkv_model_dense_measure(m, room.texts, &dense);
+    } else {
+        status = qkv_pass_measure(m, &pass.options, 0, &plan);
+    }
+    *bytes += dense + plan.bytes + 2 * room.tokens * sizeof(int32_t) + qkv_graph_bytes(&m->spec);
+    return status;
+}
 
 enum qkv_status qkv_search_measure(struct qkv_model *model, const struct qkv_search_shape *shape, size_t *bytes) {
     const size_t context = (size_t)model->spec.context;

@@ -1,10 +1,10 @@
 /* use_costs: the memory that the uses of a model take beside generating, by dry runs of the largest batches of each. */
 #include <string.h>
 
-#include "generate/texts.h"
 #include "io/io.h"
 #include "model/decode.h"
 #include "model/spec.h"
+#include "model/text_room.h"
 #include "train/evaluate_pairs.h"
 #include "data/example_files.h"
 #include "train/train.h"
@@ -49,6 +49,11 @@ static enum qkv_status use_measure_text(struct qkv_model *m, const struct qkv_us
     enum qkv_status status = qkv_pass_measure(m, &options, 0, &plan);
     *bytes = plan.bytes;
     return status;
+}
+
+static enum qkv_status use_measure_lines(struct qkv_model *m, bool embeds, const struct qkv_use_sizes *sizes,
+                                         size_t *bytes) {
+    return qkv_lines_measure(m, embeds, sizes->count, sizes->longest, bytes);
 }
 
 static enum qkv_status use_measure_search(struct qkv_model *m, const struct qkv_use_options *o,
@@ -101,12 +106,12 @@ enum qkv_status qkv_use_measure(struct qkv_model *m, const struct qkv_use_option
     *bytes = 0;
     switch (o->use) {
     case QKV_USE_EMBED:
-        return use_reads_texts(spec) ? qkv_lines_measure(m, true, sizes->count, sizes->longest, bytes) : QKV_OK;
+        return use_reads_texts(spec) ? use_measure_lines(m, true, sizes, bytes) : QKV_OK;
     case QKV_USE_CLASSIFY:
         if (o->file) return use_has_head(spec, QKV_HEAD_CLASSIFY) ? use_measure_examples(m, o, bytes) : QKV_OK;
-        return use_reads_texts(spec) && use_classifies(spec) ? qkv_lines_measure(m, false, sizes->count, sizes->longest, bytes) : QKV_OK;
+        return use_reads_texts(spec) && use_classifies(spec) ? use_measure_lines(m, false, sizes, bytes) : QKV_OK;
     case QKV_USE_EVALUATE_LABELS:
-        return use_reads_texts(spec) && use_classifies(spec) ? qkv_lines_measure(m, false, sizes->count, sizes->longest, bytes) : QKV_OK;
+        return use_reads_texts(spec) && use_classifies(spec) ? use_measure_lines(m, false, sizes, bytes) : QKV_OK;
     case QKV_USE_TRANSLATE:
         return use_translates(spec) ? use_measure_search(m, o, sizes, bytes) : QKV_OK;
     case QKV_USE_EVALUATE_PAIRS:
