@@ -12,6 +12,7 @@ enum { CONTEXT = 24, WIDTH = 16, CLASSES = 3, LINES = 60 };
 #define START "{\"format\":\"qkv\",\"version\":1,\"vocab\":260,\"d_model\":16,\"context\":24,"
 #define STACK "{\"layers\":1,\"attention\":{\"heads\":2}}"
 static const char classifier[] = START "\"head\":{\"kind\":\"classify\",\"classes\":3},\"encoder\":" STACK "}";
+static const char tagger[] = START "\"head\":{\"kind\":\"classify_tokens\",\"classes\":3},\"encoder\":" STACK "}";
 static const char encoder[] = START "\"encoder\":" STACK "}";
 static const char pairs[] = START "\"source_vocab\":260,\"encoder\":" STACK ",\"decoder\":" STACK "}";
 
@@ -190,6 +191,35 @@ static void long_lines_are_translated_by_what_is_kept(void **state) {
     qkv_model_free(model);
 }
 
+/* Words of one byte, with a space before each but the first: the limit keeps the first `kept`. */
+static void words_past_the_limit_of_tokens_have_zeros(void **state) {
+    enum { WORDS = 11 };
+    static const char *const words[2 * WORDS] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k",
+                                                 "q", "r", "s", "t", "u", "v", "w", "x", "y", "z", "a"};
+    struct qkv_model *model = long_model(tagger);
+    (void)state;
+    for (size_t kept = 1; kept < WORDS; kept++) {
+        const char *some[2 * WORDS];
+        const size_t all_counts[] = {WORDS, WORDS}, counts[] = {kept, kept};
+        float got[2 * WORDS * CLASSES], want[2 * WORDS * CLASSES], none[CLASSES] = {0};
+        size_t found = 0;
+        const struct qkv_line_options o = {.size = sizeof o,
+                                           .long_lines = QKV_LONG_KEEP_START,
+                                           .long_count = &found,
+                                           .max_tokens = 2 + 2 * kept - 1};
+        for (size_t i = 0; i < 2 * kept; i++) some[i] = words[i < kept ? i : WORDS + i - kept];
+        assert_ok(ctx, qkv_classify_words(model, words, all_counts, 2, &o, got));
+        assert_ok(ctx, qkv_classify_words(model, some, counts, 2, NULL, want));
+        assert_int_equal(found, 2);
+        for (size_t i = 0; i < 2 * WORDS; i++) {
+            const size_t sentence = i / WORDS, at = i % WORDS;
+            assert_memory_equal(got + i * CLASSES, at < kept ? want + (sentence * kept + at) * CLASSES : none,
+                                sizeof none);
+        }
+    }
+    qkv_model_free(model);
+}
+
 /* ---- masks ------------------------------------------------------------------------------------------------------ */
 
 /* Thirty tokens, three of them masks: two in the first 24, two in the last. */
@@ -241,6 +271,7 @@ int main(void) {
         cmocka_unit_test(long_lines_are_classified_by_what_is_kept),
         cmocka_unit_test(long_lines_are_embedded_by_what_is_kept),
         cmocka_unit_test(long_lines_are_translated_by_what_is_kept),
+        cmocka_unit_test(words_past_the_limit_of_tokens_have_zeros),
         cmocka_unit_test(masks_that_are_cut_away_have_no_fillings),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

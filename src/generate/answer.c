@@ -5,19 +5,14 @@
 
 #include "base/math.h"
 #include "base/sized_options.h"
-#include "generate/line_batches.h"
-#include "model/decode.h"
-#include "model/spec.h"
+#include "generate/engine_lines.h"
 #include "text/text.h"
 
 struct answerer {
     struct qkv_model *model;
-    struct qkv_pass *pass;
-    size_t B, T, count; /* the largest batch of the pass; the number of all pairs */
+    const struct qkv_line_reader *reader;
     const char *const *questions, *const *texts;
-    const struct qkv_line_options *options;
     struct qkv_pair_template template;
-    int types; /* token types of the model's embedding */
     struct qkv_answer *answers;
 };
 
@@ -25,25 +20,6 @@ bool qkv_model_answers(const struct qkv_model *model) {
     const struct qkv_spec *spec = qkv_model_spec(model);
     return spec && spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS && spec->head.classes == 2 && model->label_count == 2 &&
            !strcmp(model->labels[0], QKV_ANSWER_BEGIN) && !strcmp(model->labels[1], QKV_ANSWER_END);
-}
-
-/* Makes a pass for the batch. It plans up to twice the length, so that growing lengths need few passes. */
-static enum qkv_status answer_room(struct answerer *a, const struct qkv_line_batch *batch) {
-    const size_t context = (size_t)qkv_model_spec(a->model)->context;
-    size_t T = 16;
-    if (batch->B <= a->B && batch->T <= a->T) return QKV_OK;
-    while (T < batch->T) T *= 2;
-    size_t B = qkv_line_rows(T / 2 + 1);
-    if (T > context) T = context;
-    if (B > a->count) B = a->count;
-    if (B < batch->B) B = batch->B;
-    qkv_pass_free(a->pass);
-    a->B = a->T = 0;
-    enum qkv_status status = qkv_pass_create(
-        a->model, &QKV_OPTIONS(qkv_pass_options, .B = B, .T = T, .rows = qkv_line_positions(B, T), .logits = true),
-        &a->pass);
-    if (!status) a->B = B, a->T = T;
-    return status;
 }
 
 /* Encodes both texts as one sequence. `places`: -1 for tokens of the question, -2 - i for token i of the text, whose
@@ -75,10 +51,11 @@ static enum qkv_status answer_join(const struct answerer *a, size_t index, const
     return status;
 }
 
-static enum qkv_status answer_encode(void *user, size_t index, const struct qkv_long_rule *rule, int32_t **ids,
-                                     int32_t **types, size_t *count) {
+static enum qkv_status answer_read(void *user, size_t index, const struct qkv_long_rule *rule,
+                                   struct qkv_engine_text *text) {
     size_t *spans;
-    enum qkv_status status = answer_join(user, index, rule, false, ids, types, count, &spans);
+    const enum qkv_status status =
+        answer_join(user, index, rule, false, &text->ids, &text->types, &text->count, &spans);
     qkv_free(spans);
     return status;
 }
@@ -107,7 +84,7 @@ static void answer_whole_words(const char *text, struct qkv_answer *answer) {
     while (answer->end > 0 && answer_in_word(at[answer->end - 1]) && answer_in_word(at[answer->end])) answer->end++;
 }
 
-/* Finds the answer in one row (T,2); positions have the places of answer_join. The token at the beginning takes part
+/* Finds the answer in one row (T,2); tokens have the places of answer_join. The token at the beginning takes part
  * in the softmax, because models score "no answer" there; it is never an answer itself. */
 static enum qkv_status answer_row(const struct answerer *a, size_t index, const int32_t *places, const size_t *spans,
                                   size_t T, const float *scores) {
@@ -138,27 +115,17 @@ static enum qkv_status answer_row(const struct answerer *a, size_t index, const 
     return status;
 }
 
-static enum qkv_status answer_run(void *user, const struct qkv_line_batch *batch) {
-    struct answerer *a = user;
-    const size_t context = (size_t)qkv_model_spec(a->model)->context, max = a->options->max_tokens;
-    const struct qkv_long_rule rule = {.kind = a->options->long_lines, .most = max && max < context ? max : context};
-    enum qkv_status status = answer_room(a, batch);
-    if (!status)
-        status = qkv_pass_forward(a->pass, &(struct qkv_batch){.B = batch->B,
-                                                               .T = batch->T,
-                                                               .ids = batch->ids,
-                                                               .types = a->types > 1 ? batch->types : NULL,
-                                                               .lengths = batch->lengths});
-    const float *scores = status ? NULL : qkv_pass_output(a->pass).data;
-    for (size_t b = 0; b < batch->B && !status; b++) {
-        int32_t *places, *types;
-        size_t count, *spans;
-        status = answer_join(a, batch->lines[b], &rule, true, &places, &types, &count, &spans);
-        if (!status && places) status = answer_row(a, batch->lines[b], places, spans, count, scores + b * batch->T * 2);
-        qkv_free(places);
-        qkv_free(types);
-        qkv_free(spans);
-    }
+static enum qkv_status answer_take(void *user, size_t index, const struct qkv_engine_event *event) {
+    const struct answerer *a = user;
+    struct qkv_long_rule rule = qkv_lines_rule(a->reader);
+    int32_t *places, *types;
+    size_t count, *spans;
+    rule.found = NULL; /* it was counted */
+    enum qkv_status status = answer_join(a, index, &rule, true, &places, &types, &count, &spans);
+    if (!status && places) status = answer_row(a, index, places, spans, count, event->vector);
+    qkv_free(places);
+    qkv_free(types);
+    qkv_free(spans);
     return status;
 }
 
@@ -172,9 +139,7 @@ enum qkv_status qkv_answer(struct qkv_model *model, const char *const *questions
     struct qkv_line_options own = qkv_line_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_line_options, &own, options);
     if (status) return status;
-    const struct qkv_spec *spec = qkv_model_spec(model);
-    struct answerer a = {
-        .model = model, .count = count, .questions = questions, .texts = texts, .options = &own, .answers = answers};
+    struct answerer a = {.model = model, .questions = questions, .texts = texts, .answers = answers};
     if (!qkv_model_answers(model))
         return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
                         "questions are answered by a model with head.kind classify_tokens and the two classes "
@@ -184,16 +149,16 @@ enum qkv_status qkv_answer(struct qkv_model *model, const char *const *questions
         status = qkv_pair_template_read(qkv_model_context(model), qkv_model_source_tokenizer(model),
                                         model->origin.family == NULL, &a.template);
     if (status) return status;
-    a.types = spec->encoder.layers ? spec->encoder.embed.types : spec->decoder.embed.types;
     for (size_t i = 0; i < count; i++) answers[i] = (struct qkv_answer){0};
-    struct qkv_line_reader reader = {.model = model,
-                                     .options = a.options,
-                                     .what = "pair",
-                                     .encode_typed = answer_encode,
-                                     .run = answer_run,
-                                     .user = &a};
-    status = qkv_lines_run(&reader, NULL, count);
-    qkv_pass_free(a.pass);
+    const struct qkv_line_reader reader = {.model = model,
+                                           .kind = QKV_ENGINE_TOKENS,
+                                           .options = &own,
+                                           .what = "pair",
+                                           .read = answer_read,
+                                           .take = answer_take,
+                                           .user = &a};
+    a.reader = &reader;
+    status = qkv_lines_run(&reader, count);
     qkv_pair_template_free(&a.template);
     return status;
 }

@@ -47,7 +47,7 @@ static enum qkv_status engine_measure_draft(const struct qkv_engine *e, const st
 /* Measures such a decoder with the scores of prompts and the records of a step. */
 static enum qkv_status engine_measure(const struct qkv_engine *e, const struct qkv_decoder_options *o, size_t *bytes) {
     const size_t most = qkv_max(e->row_count, QKV_ENGINE_SCORED), scored = most - e->row_count;
-    struct qkv_encoded_room room = qkv_engine_room(e, o->pages);
+    struct qkv_encoded_room room = qkv_engine_encoded_room(e, o->pages);
     size_t mixed = 0;
     room.scored = most;
     enum qkv_status status =
@@ -152,12 +152,12 @@ static enum qkv_status engine_make_reader(struct qkv_engine *e, const struct qkv
     char text[2][QKV_BYTES_TEXT];
     enum qkv_status status = qkv_model_check_weights(e->model);
     e->row_count = e->context = 0;
-    e->most = e->text_tokens;
+    e->most = e->room.tokens;
     if (!status && o->memory && bytes > o->memory)
         return qkv_fail(e->ctx, QKV_MEMORY,
                         "an engine that reads texts of %zu tokens needs %s, but may have %s; give it more memory, or "
                         "shorter texts",
-                        e->text_most, qkv_bytes_text(text[0], bytes), qkv_bytes_text(text[1], o->memory));
+                        e->room.longest, qkv_bytes_text(text[0], bytes), qkv_bytes_text(text[1], o->memory));
     return status;
 }
 
@@ -171,6 +171,15 @@ static enum qkv_status engine_make(struct qkv_engine *e, const struct qkv_engine
     return status ? status : qkv_engine_texts_create(e);
 }
 
+static struct qkv_engine *engine_allocate(struct qkv_model *model) {
+    struct qkv_engine *e = qkv_allocate(model->ctx, 1, sizeof *e);
+    if (!e) return NULL;
+    e->model = model;
+    e->ctx = model->ctx;
+    e->jobs_end = &e->jobs;
+    return e;
+}
+
 enum qkv_status qkv_engine_create(struct qkv_model *model, const struct qkv_engine_options *options,
                                   struct qkv_engine **out) {
     QKV_CALL_OUT(model ? model->ctx : NULL, out);
@@ -178,12 +187,34 @@ enum qkv_status qkv_engine_create(struct qkv_model *model, const struct qkv_engi
     struct qkv_engine_options all = qkv_engine_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(model->ctx, qkv_engine_options, &all, options);
     if (status) return status;
-    struct qkv_engine *e = qkv_allocate(model->ctx, 1, sizeof *e);
+    struct qkv_engine *e = engine_allocate(model);
     if (!e) return QKV_MEMORY;
-    e->model = model;
-    e->ctx = model->ctx;
-    e->jobs_end = &e->jobs;
     status = engine_make(e, &all);
+    if (status)
+        qkv_engine_free(e);
+    else
+        *out = e;
+    return status;
+}
+
+enum qkv_status qkv_engine_open_reader(struct qkv_model *model, const struct qkv_text_room *room,
+                                       struct qkv_engine **out) {
+    const struct qkv_stack_spec *stack = qkv_encoded_stack(model)->spec;
+    const size_t context = (size_t)qkv_stack_context(&model->spec, stack);
+    *out = NULL;
+    if (!qkv_stack_reads_tokens(stack))
+        return qkv_fail(model->ctx, QKV_ARGUMENT, "texts are read as tokens, but this model reads %s",
+                        qkv_input_text(stack->embed.input.kind));
+    if (room->longest > context)
+        return qkv_fail(model->ctx, QKV_ARGUMENT, "a source of %zu positions is longer than the model's context of %zu",
+                        room->longest, context);
+    enum qkv_status status = qkv_model_check_weights(model);
+    struct qkv_engine *e = status ? NULL : engine_allocate(model);
+    if (!e) return status ? status : QKV_MEMORY;
+    e->reads_only = true;
+    e->room = *room;
+    e->most = e->step = room->tokens;
+    status = qkv_engine_texts_create(e);
     if (status)
         qkv_engine_free(e);
     else

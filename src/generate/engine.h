@@ -2,7 +2,7 @@
  * engine_answer.c gives answers rows and ends them, engine_step.c chooses and runs a batch, engine_choose.c chooses
  * tokens, engine_pages.c keeps pages of prefixes, engine_event.c tells what has happened; engine_search.c searches;
  * engine_draft.c guesses tokens; engine_text.c reads texts to embed, classify or fill; engine_encode.c runs them, and
- * encodes sources. */
+ * encodes sources; engine_lines.c has an engine read the lines of public functions. */
 #ifndef QKV_ENGINE_ROOM_H
 #define QKV_ENGINE_ROOM_H
 
@@ -10,6 +10,7 @@
 #include "generate/search.h"
 #include "generate/texts.h"
 #include "model/decode.h"
+#include "model/text_room.h"
 #include "qkv/engine.h"
 
 enum {
@@ -21,12 +22,15 @@ enum {
     QKV_ENGINE_SCORED = 32,           /* scores of prompts that one step makes, if there are no more rows than that */
     QKV_ENGINE_TEXT = 2048,           /* the default maximum of tokens of a text */
     QKV_ENGINE_TEXT_TOKENS = 512,     /* tokens of texts that are read at once, if no text is longer */
-    QKV_ENGINE_TEXTS = QKV_LINE_ROWS, /* texts that are read at once */
+    QKV_ENGINE_TEXTS = QKV_TEXT_BATCH,
     QKV_ENGINE_MESSAGE = 512,         /* bytes of a message of a search that fails */
     QKV_ENGINE_DRAFTS = 32,           /* tokens that are guessed for an answer, at most */
     QKV_ENGINE_DRAFTS_USUAL = 4,      /* the default with a model that guesses */
-    QKV_ENGINE_MASKS = 32             /* masks that are filled at once */
+    QKV_ENGINE_MASKS = 32             /* masks that are filled at once, if nothing else is said */
 };
+/* A kind of text that only the library asks for: the scores of the classes of each of its tokens, as the head computes
+ * them. */
+#define QKV_ENGINE_TOKENS ((enum qkv_engine_kind)(QKV_ENGINE_FILL + 1))
 #define QKV_ENGINE_NO_ROW SIZE_MAX
 
 struct qkv_engine_job;
@@ -120,8 +124,8 @@ struct qkv_engine_batch {
     struct qkv_engine_job *jobs[QKV_ENGINE_TEXTS];
     size_t count, tokens;
     int32_t lengths[QKV_ENGINE_TEXTS], starts[QKV_ENGINE_TEXTS + 1];
-    size_t scored[QKV_ENGINE_MASKS], scored_count; /* masks that are filled */
-    int32_t *ids, *types;                          /* (text_tokens) */
+    size_t *scored, scored_count; /* (room.masks): masks that are filled */
+    int32_t *ids, *types;         /* (room.tokens) */
 };
 
 struct qkv_engine {
@@ -150,7 +154,8 @@ struct qkv_engine {
     struct qkv_encoded *encoded;    /* of sources, and of texts that are embedded */
     struct qkv_engine_job **places; /* (row_count): of sources; NULL: the model reads none; an entry NULL: it is free */
     struct qkv_pass *pass;          /* of those that are classified or filled; NULL: none was yet */
-    size_t text_most, text_tokens;  /* tokens of a text, 0: none are read; of all that are read at once */
+    bool reads_only;                /* it has no rows, whatever the model is */
+    struct qkv_text_room room;    /* of texts */
     struct qkv_engine_batch batch;
     struct qkv_engine_state state;
 };
@@ -167,8 +172,14 @@ void qkv_engine_end(struct qkv_engine *engine, struct qkv_engine_answer *answer,
                     struct qkv_engine_told *told);
 /* Takes the one answer of a text, which has no row. */
 enum qkv_status qkv_engine_answer_text(struct qkv_engine *engine, struct qkv_engine_job *job);
+/* Queues a text that is read and has tokens; the engine takes its memory, and leaves an empty text. */
+enum qkv_status qkv_engine_submit_text(struct qkv_engine *engine, enum qkv_engine_kind kind,
+                                       struct qkv_engine_text *text, uint64_t *id);
 /* Frees the requests whose answers have all ended. */
 void qkv_engine_sweep(struct qkv_engine *engine);
+/* Makes an engine that only reads texts, of any model (engine.c). */
+enum qkv_status qkv_engine_open_reader(struct qkv_model *model, const struct qkv_text_room *room,
+                                       struct qkv_engine **out);
 void qkv_engine_job_free(struct qkv_engine_job *job);
 
 /* The number of the adapter of a request; −1: it has none. */
@@ -231,7 +242,7 @@ enum qkv_status qkv_engine_texts_check(struct qkv_engine *engine, const struct q
 enum qkv_status qkv_engine_texts_measure(struct qkv_engine *engine, size_t *bytes);
 enum qkv_status qkv_engine_texts_create(struct qkv_engine *engine);
 /* The sources and texts that are encoded; pages: of the cache, of which sources have as many, if they need them. */
-struct qkv_encoded_room qkv_engine_room(const struct qkv_engine *engine, size_t pages);
+struct qkv_encoded_room qkv_engine_encoded_room(const struct qkv_engine *engine, size_t pages);
 /* Opens it. */
 enum qkv_status qkv_engine_open_room(struct qkv_engine *engine, size_t pages);
 void qkv_engine_texts_free(struct qkv_engine *engine);

@@ -17,20 +17,23 @@ enum qkv_status qkv_engine_texts_check(struct qkv_engine *e, const struct qkv_en
     if (o->text > context)
         return qkv_fail(e->ctx, QKV_ARGUMENT, "text is %zu, more than the model's context, %zu; give at most that",
                         o->text, context);
-    e->text_most = o->text ? o->text : none ? 0 : qkv_min(context, QKV_ENGINE_TEXT);
+    e->room.longest = o->text ? o->text : none ? 0 : qkv_min(context, QKV_ENGINE_TEXT);
     if (!qkv_stack_reads_tokens(stack->spec))
         return qkv_fail(e->ctx, QKV_ARGUMENT, "an engine reads tokens, but this model reads %s",
                         qkv_input_text(stack->spec->embed.input.kind));
-    e->text_tokens = e->text_most ? qkv_max(e->text_most, QKV_ENGINE_TEXT_TOKENS) : 0;
+    e->room.tokens = e->room.longest ? qkv_max(e->room.longest, QKV_ENGINE_TEXT_TOKENS) : 0;
+    e->room.texts = QKV_ENGINE_TEXTS;
+    e->room.masks = QKV_ENGINE_MASKS;
     return QKV_OK;
 }
 
 static bool has_sources(const struct qkv_engine *e) {
-    return e->model->encoder.spec && e->model->decoder.spec && e->model->spec.head.kind == QKV_HEAD_LM;
+    return !e->reads_only && e->model->encoder.spec && e->model->decoder.spec &&
+           e->model->spec.head.kind == QKV_HEAD_LM;
 }
 
-struct qkv_encoded_room qkv_engine_room(const struct qkv_engine *e, size_t pages) {
-    struct qkv_encoded_room room = {.T = e->text_most, .sources = QKV_ENGINE_TEXTS, .rows = e->text_tokens};
+struct qkv_encoded_room qkv_engine_encoded_room(const struct qkv_engine *e, size_t pages) {
+    struct qkv_encoded_room room = {.T = e->room.longest, .sources = e->room.texts, .rows = e->room.tokens};
     const struct qkv_page_shape shape = {.length = room.T, .sequences = e->row_count};
     size_t most;
     if (!has_sources(e)) return room;
@@ -47,54 +50,38 @@ static bool has_pass(const struct qkv_engine *e) {
     return head == QKV_HEAD_CLASSIFY || head == QKV_HEAD_LM;
 }
 
-/* The pass of texts that are classified or filled, for the shapes that need the most. */
-struct texts_pass {
-    struct qkv_pass_shape shapes[3];
-    struct qkv_pass_options options;
-};
-static void texts_pass(const struct qkv_engine *e, struct texts_pass *p) {
-    const size_t T = e->text_most, rows = e->text_tokens, texts = qkv_min(QKV_ENGINE_TEXTS, rows);
-    p->shapes[0] = (struct qkv_pass_shape){.B = 1, .T = T};
-    p->shapes[1] = (struct qkv_pass_shape){.B = texts, .T = T, .rows = rows};
-    p->shapes[2] = (struct qkv_pass_shape){.B = texts, .T = rows / texts};
-    p->options = qkv_pass_defaults();
-    p->options.B = texts, p->options.T = T, p->options.rows = rows;
-    p->options.shapes = p->shapes;
-    p->options.shape_count = 3;
-    p->options.logits = true;
-    if (e->model->spec.head.kind == QKV_HEAD_LM) p->options.scored = QKV_ENGINE_MASKS;
-}
-
 enum qkv_status qkv_engine_texts_measure(struct qkv_engine *e, size_t *bytes) {
-    const struct qkv_encoded_room room = qkv_engine_room(e, 0);
+    const struct qkv_encoded_room room = qkv_engine_encoded_room(e, 0);
     struct qkv_pass_plan plan = {0};
-    struct texts_pass pass;
+    struct qkv_text_pass pass;
     size_t dense = 0;
     *bytes = 0;
-    if (!e->text_most) return QKV_OK;
-    texts_pass(e, &pass);
+    if (!e->room.longest) return QKV_OK;
+    qkv_text_pass_plan(e->model, &e->room, &pass);
     enum qkv_status status = room.places ? QKV_OK : qkv_encoded_room_measure(e->model, &room, NULL, bytes);
-    if (!status) status = qkv_model_dense_measure(e->model, QKV_ENGINE_TEXTS, &dense);
+    if (!status) status = qkv_model_dense_measure(e->model, e->room.texts, &dense);
     if (!status && has_pass(e)) status = qkv_pass_measure(e->model, &pass.options, 0, &plan);
-    *bytes += dense + plan.bytes + 2 * e->text_tokens * sizeof(int32_t);
+    *bytes += dense + plan.bytes + 2 * e->room.tokens * sizeof(int32_t);
     *bytes += (has_pass(e) ? 2 : 1) * qkv_graph_bytes(&e->model->spec);
     return status;
 }
 
 enum qkv_status qkv_engine_texts_create(struct qkv_engine *e) {
-    if (!e->text_most) return QKV_OK;
+    if (!e->room.longest) return QKV_OK;
     if (has_sources(e)) {
         e->places = qkv_allocate(e->ctx, e->row_count, sizeof *e->places);
         if (!e->places) return QKV_MEMORY;
     }
-    e->batch.ids = qkv_allocate(e->ctx, e->text_tokens, sizeof *e->batch.ids);
-    e->batch.types = qkv_allocate(e->ctx, e->text_tokens, sizeof *e->batch.types);
-    return e->batch.ids && e->batch.types ? QKV_OK : QKV_MEMORY;
+    e->batch.ids = qkv_allocate(e->ctx, e->room.tokens, sizeof *e->batch.ids);
+    e->batch.types = qkv_allocate(e->ctx, e->room.tokens, sizeof *e->batch.types);
+    e->batch.scored = qkv_allocate(e->ctx, e->room.masks + 1, sizeof *e->batch.scored);
+    return e->batch.ids && e->batch.types && e->batch.scored ? QKV_OK : QKV_MEMORY;
 }
 
 void qkv_engine_texts_free(struct qkv_engine *e) {
     free(e->batch.ids);
     free(e->batch.types);
+    free(e->batch.scored);
     free(e->places);
     qkv_encoded_free(e->encoded);
     qkv_pass_free(e->pass);
@@ -102,7 +89,7 @@ void qkv_engine_texts_free(struct qkv_engine *e) {
 
 /* Without sources it takes its memory when the first vector is wanted. */
 enum qkv_status qkv_engine_open_room(struct qkv_engine *e, size_t pages) {
-    const struct qkv_encoded_room room = qkv_engine_room(e, pages);
+    const struct qkv_encoded_room room = qkv_engine_encoded_room(e, pages);
     if (e->encoded) return QKV_OK;
     e->encoded = qkv_encoded_allocate(e->model, false);
     const enum qkv_status status = e->encoded ? qkv_encoded_open(e->encoded, &room) : QKV_MEMORY;
@@ -113,9 +100,9 @@ enum qkv_status qkv_engine_open_room(struct qkv_engine *e, size_t pages) {
 }
 
 static enum qkv_status texts_open_pass(struct qkv_engine *e) {
-    struct texts_pass pass;
+    struct qkv_text_pass pass;
     if (e->pass) return QKV_OK;
-    texts_pass(e, &pass);
+    qkv_text_pass_plan(e->model, &e->room, &pass);
     return qkv_pass_create_ordered(e->model, &pass.options, 0, &e->pass);
 }
 
@@ -126,13 +113,13 @@ static bool batch_add(struct qkv_engine *e, struct qkv_engine_job *job, size_t m
     struct qkv_engine_batch *b = &e->batch;
     const struct qkv_engine_text *t = &job->text;
     const size_t masks = job->request.kind == QKV_ENGINE_FILL ? t->filler.read - t->filled : 0;
-    if (b->count && (b->count == QKV_ENGINE_TEXTS || b->tokens + t->count > qkv_min(most, e->text_tokens) ||
-                     b->scored_count + masks > QKV_ENGINE_MASKS))
+    if (b->count && (b->count == e->room.texts || b->tokens + t->count > qkv_min(most, e->room.tokens) ||
+                     b->scored_count + masks > e->room.masks))
         return false;
     memcpy(b->ids + b->tokens, t->ids, t->count * sizeof *b->ids);
     memset(b->types + b->tokens, 0, t->count * sizeof *b->types);
     if (t->types) memcpy(b->types + b->tokens, t->types, t->count * sizeof *b->types);
-    for (size_t i = 0, mask = 0; masks && i < t->count && b->scored_count < QKV_ENGINE_MASKS; i++)
+    for (size_t i = 0, mask = 0; masks && i < t->count && b->scored_count < e->room.masks; i++)
         if (t->ids[i] == t->filler.mask && mask++ >= t->filled) b->scored[b->scored_count++] = b->tokens + i;
     b->jobs[b->count] = job;
     b->lengths[b->count] = (int32_t)t->count;
@@ -174,7 +161,7 @@ bool qkv_engine_source_enter(struct qkv_engine *e, struct qkv_engine_job *job, s
     size_t place = 0, count;
     if (!e->places || job->place != QKV_ENGINE_NO_ROW) return true;
     const size_t tokens = sources_tokens(e, &count);
-    if (count && (count == QKV_ENGINE_TEXTS || tokens + length > qkv_min(most, e->text_tokens))) return false;
+    if (count && (count == e->room.texts || tokens + length > qkv_min(most, e->room.tokens))) return false;
     while (e->places[place]) place++; /* there are as many as rows, and one of those is free */
     if (qkv_encoded_take(e->encoded, place, length)) {
         qkv_forgive(e->ctx);
@@ -308,6 +295,23 @@ static enum qkv_status batch_classify(struct qkv_engine *e) {
     return status;
 }
 
+/* Tells the scores of all tokens of each text. */
+static enum qkv_status batch_score(struct qkv_engine *e) {
+    const struct qkv_engine_batch *b = &e->batch;
+    const size_t classes = (size_t)e->model->spec.head.classes;
+    enum qkv_status status = batch_pass(e, false);
+    const float *scores = status ? NULL : qkv_pass_output(e->pass).data;
+    for (size_t i = 0; i < b->count && !status; i++) {
+        const size_t count = (size_t)b->lengths[i] * classes;
+        float *vector = qkv_allocate(e->ctx, count, sizeof *vector);
+        if (!vector) return QKV_MEMORY;
+        memcpy(vector, scores + (size_t)b->starts[i] * classes, count * sizeof *vector);
+        status = text_tell_vector(e, b->jobs[i], &vector, false);
+        free(vector);
+    }
+    return status;
+}
+
 /* Tells a text whose masks are all filled, or whose scores are broken. */
 static enum qkv_status text_tell_fillings(struct qkv_engine *e, struct qkv_engine_job *job, bool broken) {
     struct qkv_filler *f = &job->text.filler;
@@ -346,8 +350,9 @@ static enum qkv_status batch_fill(struct qkv_engine *e) {
     return status;
 }
 
-/* The kinds of texts, in the order of enum qkv_engine_kind. */
-static enum qkv_status (*const batch_runs[])(struct qkv_engine *e) = {NULL, batch_embed, batch_classify, batch_fill};
+/* The kinds of texts, in the order of enum qkv_engine_kind, and QKV_ENGINE_TOKENS. */
+static enum qkv_status (*const batch_runs[])(struct qkv_engine *e) = {NULL, batch_embed, batch_classify, batch_fill,
+                                                                      batch_score};
 
 enum qkv_status qkv_engine_texts_run(struct qkv_engine *e, size_t most, size_t *tokens) {
     *tokens = 0;

@@ -96,11 +96,11 @@ static enum qkv_status request_fits(struct qkv_engine *e, const struct qkv_engin
     const size_t length = job->prompt.count + job->tokens - (job->tokens > 0);
     const size_t pages = job->search ? qkv_engine_search_pages(e, job, job->request.answers, length)
                                      : qkv_page_count(pool->positions, length);
-    if (job->prompt.source_count > e->text_most)
+    if (job->prompt.source_count > e->room.longest)
         return qkv_fail(e->ctx, QKV_ARGUMENT,
                         "the source has %zu tokens, but the engine reads sources of at most %zu; shorten it, or make "
                         "the engine with a larger `text`",
-                        job->prompt.source_count, e->text_most);
+                        job->prompt.source_count, e->room.longest);
     if (sources && qkv_page_count(sources->positions, job->prompt.source_count) > sources->count)
         return qkv_fail(e->ctx, QKV_ARGUMENT,
                         "a source of %zu tokens needs more than the %zu pages that sources have; shorten it, or give "
@@ -267,6 +267,25 @@ enum qkv_status qkv_engine_submit(struct qkv_engine *e, const struct qkv_engine_
         status = qkv_fail(e->ctx, QKV_ARGUMENT, "qkv_engine_submit: biases is NULL, but bias_count is %zu",
                           job->request.bias_count);
     if (!status) status = job_make(e, job, job->request.prompt, job->request.prompt_size);
+    if (!status) status = job_queue(e, job);
+    if (status)
+        qkv_engine_job_free(job);
+    else
+        *id = job->id;
+    return status;
+}
+
+enum qkv_status qkv_engine_submit_text(struct qkv_engine *e, enum qkv_engine_kind kind, struct qkv_engine_text *text,
+                                       uint64_t *id) {
+    struct qkv_engine_job *job = qkv_allocate(e->ctx, 1, sizeof *job);
+    if (!job) return QKV_MEMORY;
+    job->place = QKV_ENGINE_NO_ROW;
+    job->request = qkv_engine_request_defaults();
+    job->request.kind = kind;
+    job->text = *text;
+    *text = (struct qkv_engine_text){0};
+    enum qkv_status status = job_adapter(e, job);
+    if (!status) status = qkv_engine_answer_text(e, job);
     if (!status) status = job_queue(e, job);
     if (status)
         qkv_engine_job_free(job);

@@ -357,7 +357,7 @@ enum qkv_status qkv_engine_step(struct qkv_engine *e, bool *busy) {
     QKV_NEED(qkv_call, e);
     const double started = qkv_clock();
     size_t tokens = 0, scored, sources, read = 0;
-    enum qkv_status status = qkv_check_cancelled(e->ctx, "answering");
+    enum qkv_status status = qkv_check_cancelled(e->ctx, e->reads_only ? "a pass" : "answering");
     if (status) return status;
     const bool alone = e->adapts && e->jobs && !e->jobs->next;
     e->budget = alone ? qkv_min(e->most, STEP_ALONE * e->step) : e->step;

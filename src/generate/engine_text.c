@@ -1,7 +1,6 @@
 /* Texts of an engine: requests to embed, classify or fill, read into ids as the public functions read them. */
 #include "base/sized_options.h"
 #include "generate/engine.h"
-#include "generate/line_batches.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -157,7 +156,7 @@ static enum qkv_status text_check(struct qkv_engine *e, const struct qkv_engine_
     if (r->answers != 1)
         return qkv_fail(e->ctx, QKV_ARGUMENT, "answers is %zu; a text that is embedded, classified or filled has one",
                         r->answers);
-    if (!e->text_most)
+    if (!e->room.longest)
         return qkv_fail(e->ctx, QKV_ARGUMENT,
                         "this engine reads no texts to embed or classify: it is made of a decoder whose folder records "
                         "no pooling; give `text`, the largest number of tokens of a text, when it is made");
@@ -169,11 +168,11 @@ enum qkv_status qkv_engine_text_read(struct qkv_engine *e, struct qkv_engine_job
     struct qkv_generate_options *o = &job->options;
     enum qkv_status status = text_check(e, r);
     if (!status) status = text_readers[r->kind](e, job);
-    if (!status && job->text.count > e->text_most)
+    if (!status && job->text.count > e->room.longest)
         status = qkv_fail(e->ctx, QKV_ARGUMENT,
                           "the text has %zu tokens, but the engine reads texts of at most %zu; shorten it, or make the "
                           "engine with a larger `text`",
-                          job->text.count, e->text_most);
+                          job->text.count, e->room.longest);
     *o = (struct qkv_generate_options){0}; /* the caller's */
     r->prompt = r->second = NULL;
     r->options = NULL;
@@ -184,8 +183,10 @@ enum qkv_status qkv_engine_text_read(struct qkv_engine *e, struct qkv_engine_job
 }
 
 size_t qkv_engine_text_width(const struct qkv_engine *e, const struct qkv_engine_job *job) {
+    const size_t classes = (size_t)e->model->spec.head.classes;
     if (job->request.kind == QKV_ENGINE_FILL) return 0;
-    return job->request.kind == QKV_ENGINE_EMBED ? qkv_embed_width(e->model) : (size_t)e->model->spec.head.classes;
+    if (job->request.kind == QKV_ENGINE_TOKENS) return job->text.count * classes;
+    return job->request.kind == QKV_ENGINE_EMBED ? qkv_embed_width(e->model) : classes;
 }
 
 enum qkv_status qkv_engine_text_none(struct qkv_engine *e, struct qkv_engine_job *job, struct qkv_engine_told *told) {

@@ -1,155 +1,39 @@
 /* Filling masks: the likeliest tokens for each <mask> of a text, by an encoder that is trained to predict hidden
  * tokens (Devlin et al. 2018). */
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/math.h"
 #include "base/sized_options.h"
-#include "generate/line_batches.h"
-#include "generate/texts.h"
-#include "model/spec.h"
-#include "text/sequence.h"
+#include "generate/engine.h"
 
-enum qkv_status qkv_filler_check(struct qkv_filler *f) {
-    struct qkv_context *ctx = qkv_model_context(f->model);
-    const struct qkv_spec *spec = qkv_model_spec(f->model);
-    if (spec->decoder.layers > 0)
-        return qkv_fail(ctx, QKV_ARGUMENT, "fill needs an encoder alone; this model has %s",
-                        spec->encoder.layers ? "a decoder beside it: use translate" : "a decoder alone: use generate");
-    if (spec->head.kind != QKV_HEAD_LM)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "fill needs a model with an lm head; this one has head.kind %s: train one with task mlm",
-                        qkv_head_text(spec->head.kind));
-    enum qkv_status status = qkv_lines_check(f->model, "fill");
-    if (status) return status;
-    f->tokenizer = qkv_model_source_tokenizer(f->model);
-    f->mask = qkv_tokenizer_role(f->tokenizer, QKV_TOKEN_ROLE_MASK);
-    size_t vocab = (size_t)qkv_tokenizer_vocab(f->tokenizer);
-    if (f->mask < 0)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "the model's tokenizer has no " QKV_TOKEN_MASK
-                        ", so the model never learnt to fill one; train one with "
-                        "task mlm");
-    if (f->top < 1 || f->top > vocab)
-        return qkv_fail(ctx, QKV_ARGUMENT, "top is %zu; it must be from 1 to the %zu tokens of the vocabulary", f->top,
-                        vocab);
+static enum qkv_status fill_copy(struct qkv_context *ctx, const struct qkv_engine_event *event, size_t top,
+                                 struct qkv_filling **fillings, size_t *masks) {
+    const size_t count = event->masks * top;
+    if (event->finish == QKV_FINISH_FAILED) return qkv_fail(ctx, QKV_NUMBER, "%s", event->message);
+    *fillings = qkv_allocate(ctx, count, sizeof **fillings);
+    if (!*fillings) return QKV_MEMORY;
+    memcpy(*fillings, event->fillings, count * sizeof **fillings);
+    *masks = event->masks;
     return QKV_OK;
 }
 
-static size_t fill_count(const struct qkv_filler *f) {
-    size_t masks = 0;
-    for (size_t t = 0; t < f->count; t++) masks += f->ids[t] == f->mask;
-    return masks;
-}
-
-/* Cuts a text that is too long, or skips it. */
-static enum qkv_status fill_fit(struct qkv_filler *f) {
-    struct qkv_context *ctx = qkv_model_context(f->model);
-    const size_t count = f->count;
-    const enum qkv_long_fate fate =
-        qkv_long_apply(&f->rule, qkv_source_frame(f->tokenizer, false, false), f->ids, &f->count);
-    f->skipped = fate == QKV_FATE_SKIPPED;
-    if (fate == QKV_FATE_REFUSED)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "the text has %zu tokens, but the model's context is %zu; shorten it, or choose what becomes "
-                        "of long texts (option long = skip, keep-start or keep-end)",
-                        count, f->rule.most);
-    f->read = f->skipped ? 0 : fill_count(f);
-    f->first = f->rule.kind == QKV_LONG_KEEP_END ? f->masks - f->read : 0;
-    if (!f->skipped && !f->read)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "the text has %zu tokens, and the %zu that the model's context holds have no " QKV_TOKEN_MASK
-                        " among them; shorten it",
-                        count, f->count);
-    return QKV_OK;
-}
-
-enum qkv_status qkv_filler_read(struct qkv_filler *f, const char *text, size_t size) {
-    struct qkv_context *ctx = qkv_model_context(f->model);
-    enum qkv_status status =
-        qkv_masked_encode_places(ctx, f->tokenizer, text, size, f->mask, &f->ids, &f->count, &f->places, &f->masks);
-    if (status) return status;
-    for (size_t m = 0; m < f->masks; m++)
-        while (f->places[m].begin < f->places[m].end && qkv_is_blank(text + f->places[m].begin, 1))
-            f->places[m].begin++;
-    for (size_t m = 0; m < f->masks; m++)
-        while (f->places[m].begin < f->places[m].end && qkv_is_blank(text + f->places[m].end - 1, 1))
-            f->places[m].end--;
-    if (f->masks == 0)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "there is no " QKV_TOKEN_MASK " in the text; write one where a token is to be found");
-    return fill_fit(f);
-}
-
-static int likelier_first(const void *a, const void *b) {
-    const struct qkv_filling *x = a, *y = b;
-    if (x->probability != y->probability) return x->probability > y->probability ? -1 : 1;
-    return x->id < y->id ? -1 : x->id > y->id;
-}
-
-/* Ranks all tokens that the tokenizer knows, likeliest first; false if a score is not finite. */
-static bool fill_rank(const struct qkv_filler *f, const float *logits, struct qkv_filling *all) {
-    size_t V = (size_t)qkv_model_spec(f->model)->vocab, known = (size_t)qkv_tokenizer_vocab(f->tokenizer);
-    double largest = -INFINITY, sum = 0;
-    for (size_t v = 0; v < V; v++) {
-        if (!isfinite(logits[v])) return false;
-        if ((double)logits[v] > largest) largest = (double)logits[v];
-    }
-    for (size_t v = 0; v < V; v++) sum += qkv_exp((double)logits[v] - largest);
-    for (size_t v = 0; v < known; v++)
-        all[v] = (struct qkv_filling){.id = (int32_t)v, .probability = qkv_exp((double)logits[v] - largest) / sum};
-    qsort(all, known, sizeof *all, likelier_first);
-    return true;
-}
-
-enum qkv_status qkv_filler_take(struct qkv_filler *f) {
-    struct qkv_context *ctx = qkv_model_context(f->model);
-    size_t n;
-    if (!qkv_multiply(f->masks, f->top, &n)) return qkv_fail_memory(ctx, SIZE_MAX, "the fillings");
-    f->fillings = qkv_allocate(ctx, n, sizeof *f->fillings);
-    if (!f->fillings) return QKV_MEMORY;
-    for (size_t i = 0; i < n; i++)
-        f->fillings[i] =
-            (struct qkv_filling){.id = -1, .begin = f->places[i / f->top].begin, .end = f->places[i / f->top].end};
-    return QKV_OK;
-}
-
-enum qkv_status qkv_filler_rank(struct qkv_filler *f, size_t index, const float *scores) {
-    struct qkv_context *ctx = qkv_model_context(f->model);
-    struct qkv_filling *to = f->fillings + (f->first + index) * f->top;
-    struct qkv_filling *all = qkv_allocate(ctx, (size_t)qkv_tokenizer_vocab(f->tokenizer), sizeof *all);
-    enum qkv_status status = all ? QKV_OK : QKV_MEMORY;
-    if (!status && !fill_rank(f, scores, all))
-        status = qkv_fail(ctx, QKV_NUMBER,
-                          "the scores are not finite: the model's weights are broken; use an earlier checkpoint");
-    for (size_t i = 0; i < f->top && !status; i++) {
-        to[i].id = all[i].id;
-        to[i].probability = all[i].probability;
-    }
-    free(all);
-    return status;
-}
-
-void qkv_filler_free(struct qkv_filler *f) {
-    qkv_free(f->ids);
-    free(f->places);
-    free(f->fillings);
-    *f = (struct qkv_filler){0};
-}
-
-static enum qkv_status fill_all(struct qkv_filler *f) {
-    struct qkv_pass *pass = NULL;
-    const size_t V = (size_t)qkv_model_spec(f->model)->vocab;
-    size_t index = 0;
+/* Fills the masks of a text, all in one step. */
+static enum qkv_status fill_all(struct qkv_filler *f, struct qkv_filling **fillings, size_t *masks) {
+    const struct qkv_text_room room = {.longest = f->count, .tokens = f->count, .texts = 1, .masks = f->read};
+    const size_t top = f->top;
+    struct qkv_engine *engine = NULL;
+    struct qkv_engine_event event;
+    uint64_t id;
     enum qkv_status status = qkv_filler_take(f);
-    if (!status)
-        status =
-            qkv_pass_create(f->model, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = f->count, .logits = true), &pass);
-    if (!status) status = qkv_pass_forward(pass, &(struct qkv_batch){.B = 1, .T = f->count, .ids = f->ids});
-    const float *logits = status ? NULL : qkv_pass_output(pass).data;
-    for (size_t t = 0; t < f->count && !status; t++)
-        if (f->ids[t] == f->mask) status = qkv_filler_rank(f, index++, logits + t * V);
-    qkv_pass_free(pass);
+    if (!status) status = qkv_engine_open_reader(f->model, &room, &engine);
+    if (status) return status;
+    struct qkv_engine_text text = {.ids = f->ids, .count = f->count, .filler = *f};
+    *f = (struct qkv_filler){0};
+    status = qkv_engine_submit_text(engine, QKV_ENGINE_FILL, &text, &id);
+    if (!status) status = qkv_engine_step(engine, NULL);
+    if (!status && qkv_engine_poll(engine, &event))
+        status = fill_copy(qkv_model_context(engine->model), &event, top, fillings, masks);
+    qkv_engine_text_free(&text);
+    qkv_engine_free(engine);
     return status;
 }
 
@@ -171,12 +55,7 @@ enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, 
         .rule = {.kind = own.long_lines, .most = (size_t)qkv_model_spec(model)->context, .found = own.long_count}};
     status = qkv_filler_check(&f);
     if (!status) status = qkv_filler_read(&f, text, strlen(text));
-    if (!status && !f.skipped) status = fill_all(&f);
-    if (!status && !f.skipped) {
-        *fillings = f.fillings;
-        *masks = f.masks;
-        f.fillings = NULL;
-    }
+    if (!status && !f.skipped) status = fill_all(&f, fillings, masks);
     qkv_filler_free(&f);
     return status;
 }

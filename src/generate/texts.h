@@ -6,7 +6,13 @@
 #include "base/base.h"
 #include "text/sequence.h"
 
-/* ---- vectors (embed.c) ------------------------------------------------------------------------------------------- */
+/* ---- lines (text_read.c) ----------------------------------------------------------------------------------------- */
+/* Checks that the model can read text at all; `doing` begins the message: "classify". */
+enum qkv_status qkv_lines_check(struct qkv_model *model, const char *doing);
+/* Sets the message for a line that has more tokens than the context and must not be cut. */
+enum qkv_status qkv_line_refuse(struct qkv_context *ctx, const char *what, size_t line, size_t tokens, size_t context);
+
+/* ---- vectors (text_read.c) --------------------------------------------------------------------------------------- */
 /* How texts are read and pooled. */
 struct qkv_text_embedder {
     struct qkv_model *model;
@@ -34,7 +40,7 @@ struct qkv_text_vector {
 /* Pools texts, and runs the dense layers over their vectors. */
 enum qkv_status qkv_text_vectors(struct qkv_model *model, struct qkv_text_vector *texts, size_t count);
 
-/* ---- classes (classify.c) ---------------------------------------------------------------------------------------- */
+/* ---- classes (text_read.c) --------------------------------------------------------------------------------------- */
 /* Checks that the model classifies texts. */
 enum qkv_status qkv_classify_check(struct qkv_model *model);
 /* Whether texts get both specials: the template adds its own tokens; without a template, only models of our own
@@ -51,7 +57,7 @@ enum qkv_status qkv_classify_join(struct qkv_model *model, const struct qkv_pair
                                   const struct qkv_long_rule *rule, const struct qkv_text_pair *pair, int32_t **ids,
                                   int32_t **types, size_t *count, enum qkv_long_fate *fate);
 
-/* ---- masks (fill.c) ---------------------------------------------------------------------------------------------- */
+/* ---- masks (text_masks.c) ---------------------------------------------------------------------------------------- */
 struct qkv_filler {
     struct qkv_model *model;
     const struct qkv_tokenizer *tokenizer;

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/sized_options.h"
-#include "generate/line_batches.h"
 #include "generate/search.h"
+#include "generate/texts.h"
 #include "text/sequence.h"
 
 enum { LINES = 512 }; /* at a time, or one batch if that is more */

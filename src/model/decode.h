@@ -211,18 +211,7 @@ enum qkv_status qkv_decoder_pass_measure_mixed(struct qkv_decoder *decoder, size
 
 /* ---- batches of uses (use_measure.c) ----------------------------------------------------------------------------- */
 
-enum {
-    QKV_LINE_ROWS = 64,     /* the maximum number of lines in a batch that is embedded or classified */
-    QKV_LINE_TOKENS = 4096, /* the maximum of lines × the longest of them */
-    QKV_SEARCH_BATCH = 32   /* the default number of sources that are searched together */
-};
-/* The maximum number of rows in a batch of rows of T positions. */
-size_t qkv_line_rows(size_t T);
-/* The maximum number of positions in a batch of B rows of at most T positions. */
-size_t qkv_line_positions(size_t B, size_t T);
-/* Measures, by a plan, the largest batch that lines of up to T tokens are embedded or classified in: its lines and
- * its bytes. `count` is the number of all lines, 0: any. The model may be planned. */
-enum qkv_status qkv_lines_measure(struct qkv_model *model, size_t count, size_t T, size_t *rows, size_t *bytes);
+enum { QKV_SEARCH_BATCH = 32 }; /* the default number of sources that are searched together */
 /* Measures, by plans, the bytes of a search; T and capacity are cut to the context. The model may be planned. */
 struct qkv_search_shape {
     size_t sources, width; /* searched side by side; hypotheses of each */

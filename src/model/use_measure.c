@@ -1,34 +1,46 @@
-/* use_measure: the sizes of batches of lines and of searched sources, and their memory. */
+/* use_measure: the sizes of batches of lines, and the memory of these and of a search. */
 #include <stdlib.h>
 
 #include "model/decode.h"
+#include "model/text_room.h"
 
-size_t qkv_line_rows(size_t T) {
-    size_t rows = T ? QKV_LINE_TOKENS / T : QKV_LINE_ROWS;
-    return rows < 1 ? 1 : rows > QKV_LINE_ROWS ? QKV_LINE_ROWS : rows;
+struct qkv_text_room qkv_text_room_of_lines(size_t longest, size_t count, size_t tokens) {
+    const size_t texts = qkv_min(count, (size_t)QKV_TEXT_BATCH), most = qkv_min(tokens, (size_t)QKV_TEXT_TOKENS);
+    return (struct qkv_text_room){
+        .longest = longest, .tokens = qkv_max(longest, qkv_min(most, texts * longest)), .texts = texts};
 }
 
-size_t qkv_line_positions(size_t B, size_t T) {
-    const size_t most = qkv_max(T, QKV_LINE_TOKENS);
-    return T > most / B ? most : B * T;
+void qkv_text_pass_plan(const struct qkv_model *m, const struct qkv_text_room *room, struct qkv_text_pass *p) {
+    const size_t T = room->longest, rows = room->tokens, texts = qkv_min(room->texts, rows);
+    p->shapes[0] = (struct qkv_pass_shape){.B = 1, .T = T};
+    p->shapes[1] = (struct qkv_pass_shape){.B = texts, .T = T, .rows = rows};
+    p->shapes[2] = (struct qkv_pass_shape){.B = texts, .T = texts ? rows / texts : 0};
+    p->options = qkv_pass_defaults();
+    p->options.B = texts, p->options.T = T, p->options.rows = rows;
+    p->options.shapes = p->shapes;
+    p->options.shape_count = texts > 1 ? 3 : 1;
+    p->options.logits = true;
+    if (m->spec.head.kind == QKV_HEAD_LM) p->options.scored = room->masks;
 }
 
-enum qkv_status qkv_lines_measure(struct qkv_model *model, size_t count, size_t T, size_t *rows, size_t *bytes) {
-    const struct qkv_spec *spec = &model->spec;
-    const bool classifies = spec->head.kind == QKV_HEAD_CLASSIFY || spec->head.kind == QKV_HEAD_CLASSIFY_TOKENS;
-    const size_t context = (size_t)spec->context;
-    size_t room = 16; /* positions of a row in the pass of a classifier */
+enum qkv_status qkv_lines_measure(struct qkv_model *m, bool vectors, size_t count, size_t longest, size_t *bytes) {
     struct qkv_pass_plan plan = {0};
-    T = qkv_min(T, context);
-    while (room < T) room *= 2;
-    room = qkv_min(room, context);
-    *rows = qkv_line_rows(classifies ? room / 2 + 1 : T);
-    if (count) *rows = qkv_min(*rows, count);
-    if (!classifies) return qkv_encoded_measure(model, *rows, T, NULL, bytes);
-    const struct qkv_pass_options options = {
-        .size = sizeof options, .B = *rows, .T = room, .rows = qkv_line_positions(*rows, room), .logits = true};
-    enum qkv_status status = qkv_pass_measure(model, &options, 0, &plan);
-    *bytes = plan.bytes;
+    struct qkv_text_pass pass;
+    size_t tokens, dense = 0;
+    enum qkv_status status;
+    longest = qkv_max(qkv_min(longest, (size_t)m->spec.context), 1);
+    if (!count || !qkv_multiply(count, longest, &tokens)) tokens = SIZE_MAX;
+    const struct qkv_text_room room = qkv_text_room_of_lines(longest, count ? count : SIZE_MAX, tokens);
+    const struct qkv_encoded_room encoded = {.T = room.longest, .sources = room.texts, .rows = room.tokens};
+    *bytes = 0;
+    qkv_text_pass_plan(m, &room, &pass);
+    if (vectors) {
+        status = qkv_encoded_room_measure(m, &encoded, NULL, bytes);
+        if (!status) status = qkv_model_dense_measure(m, room.texts, &dense);
+    } else {
+        status = qkv_pass_measure(m, &pass.options, 0, &plan);
+    }
+    *bytes += dense + plan.bytes + 2 * room.tokens * sizeof(int32_t) + qkv_graph_bytes(&m->spec);
     return status;
 }
 

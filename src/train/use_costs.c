@@ -4,6 +4,7 @@
 #include "io/io.h"
 #include "model/decode.h"
 #include "model/spec.h"
+#include "model/text_room.h"
 #include "train/evaluate_pairs.h"
 #include "data/example_files.h"
 #include "train/train.h"
@@ -50,19 +51,9 @@ static enum qkv_status use_measure_text(struct qkv_model *m, const struct qkv_us
     return status;
 }
 
-/* Batches of many short lines and of few long ones. */
 static enum qkv_status use_measure_lines(struct qkv_model *m, bool embeds, const struct qkv_use_sizes *sizes,
                                          size_t *bytes) {
-    const size_t lengths[] = {qkv_min(sizes->longest, QKV_LINE_TOKENS / QKV_LINE_ROWS), sizes->longest};
-    enum qkv_status status = QKV_OK;
-    *bytes = 0;
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths && !status; i++) {
-        size_t rows = 0, batch = 0, dense = 0;
-        status = qkv_lines_measure(m, sizes->count, lengths[i], &rows, &batch);
-        if (!status && embeds) status = qkv_model_dense_measure(m, rows, &dense);
-        *bytes = qkv_max(*bytes, batch + dense);
-    }
-    return status;
+    return qkv_lines_measure(m, embeds, sizes->count, sizes->longest, bytes);
 }
 
 static enum qkv_status use_measure_search(struct qkv_model *m, const struct qkv_use_options *o,
