@@ -6,7 +6,7 @@
 #include "type/type.h"
 
 #define QKV_TENSORS_METADATA    "__metadata__"
-#define QKV_TENSORS_BASE        "base" /* of the metadata of a checkpoint of an adapter: its model */
+#define QKV_TENSORS_BASE        "base"     /* of the metadata of a checkpoint of an adapter: its model */
 #define QKV_TENSORS_HEADER_MOST 100000000u /* the format's own limit */
 
 /* The bytes of an array by its shape and dtype. Returns false where a product of its dimensions overflows, even if a
