@@ -12,6 +12,9 @@ enum { B = 3, T = 10, BATCH = B * T };
 static const struct {
     const char *name, *base;
 } cases[] = {{"llama", TEST_SOURCE_DIR "/tests/golden/hf/llama_bf16"},
+             {"llama_dora", TEST_SOURCE_DIR "/tests/golden/hf/llama_bf16"}, /* magnitudes */
+             {"glm", TEST_SOURCE_DIR "/tests/golden/hf/glm"},               /* gate and up in one matrix, magnitudes */
+             {"gpt2", TEST_SOURCE_DIR "/tests/golden/hf/gpt2"},             /* q, k and v in one matrix (in, out) */
              {"qwen3", CASES "qwen3/base"},
              {"bert", CASES "bert/base"}};
 
