@@ -81,12 +81,12 @@ static void gradients_of_adapters_are_slopes(void **state) {
 static void a_frozen_base_changes_no_gradient_of_the_adapter(void **state) {
     (void)state;
     float first[3 * IN];
-    for (int i = 0; i < 4; i++) {
-        const bool frozen = i % 2;
+    for (uint64_t kind = 0; kind < 4; kind++) {
+        const bool frozen = kind % 2;
         struct fixture f;
         struct adapted a;
-        start(&f, 930 + (uint64_t)i / 2);
-        adapt(&f, &a, 0, i / 2);
+        start(&f, 930 + kind / 2);
+        adapt(&f, &a, 0, kind / 2);
         if (frozen) f.leaves[1].learning.requires_grad = false;
         if (frozen) f.leaves[0].learning.requires_grad = false;
         evaluate(&f, build_adapted, true);
