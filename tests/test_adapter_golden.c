@@ -15,6 +15,7 @@ static const struct {
              {"llama_dora", TEST_SOURCE_DIR "/tests/golden/hf/llama_bf16"}, /* magnitudes */
              {"glm", TEST_SOURCE_DIR "/tests/golden/hf/glm"},               /* gate and up in one matrix, magnitudes */
              {"gpt2", TEST_SOURCE_DIR "/tests/golden/hf/gpt2"},             /* q, k and v in one matrix (in, out) */
+             {"falcon", TEST_SOURCE_DIR "/tests/golden/hf/falcon_new"},     /* q, k and v of each group in turn */
              {"qwen3", CASES "qwen3/base"},
              {"bert", CASES "bert/base"}};
 
