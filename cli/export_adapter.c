@@ -38,7 +38,7 @@ void cli_say_merge(const struct qkv_model *model) {
     const char *name;
     const size_t count = qkv_adapter_merge_cost(model, &error, &worst, &name, &change);
     if (count)
-        cli_say("merging rounds %zu matrices anew: their errors are %.3g%% of the exact sums (mean; at most %.3g%%, of "
+        cli_say("merging rounds %zu matrices: their errors are %.3g%% of the exact sums (mean; at most %.3g%%, of "
                 "%s), and the adapter changes %.3g%%",
                 count, 100 * error, 100 * worst, name, 100 * change);
 }

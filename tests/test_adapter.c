@@ -34,7 +34,8 @@ static void adapt(struct fixture *f, struct adapted *a, float dropout, bool magn
     leaf(f, N, IN, 0);
     leaf(f, OUT, IN, 0);
     leaf(f, 1, OUT, 0);
-    *a = (struct adapted){.adapter = {.parts = a->parts, .operands = a->operands, .count = 2, .operand_count = 4, .dropout = dropout}};
+    *a = (struct adapted){
+        .adapter = {.parts = a->parts, .operands = a->operands, .count = 2, .operand_count = 4, .dropout = dropout}};
     for (size_t i = 0; i < 2; i++) {
         a->parts[i] = (struct qkv_adapter_part){.a = *leaf(f, parts[i].rank, IN, 0),
                                                 .b = *leaf(f, parts[i].rows, parts[i].rank, 0),
@@ -121,8 +122,7 @@ static void check_formula(bool magnitudes) {
                     for (size_t i = 0; i < IN; i++) low += (double)f.values[0][n * IN + i] * (double)down[r * IN + i];
                     sum += (double)part->scale * low * (double)up[(o - part->first) * rank + r];
                 }
-                if (magnitudes)
-                    sum *= (double)f.values[7 + p][o - part->first] / (double)a.norms[p][o - part->first];
+                if (magnitudes) sum *= (double)f.values[7 + p][o - part->first] / (double)a.norms[p][o - part->first];
             }
             sum += (double)f.values[2][o];
             assert_true(fabs(sum - (double)cell(y, n * OUT + o)) <= 1e-5 * (1 + fabs(sum)));

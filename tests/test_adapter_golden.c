@@ -189,14 +189,13 @@ static void bad_magnitudes_are_refused_by_name(void **state) {
         size_t rows, columns; /* 0: the file does not have the tensor */
         float number;
         enum qkv_status status;
-    } bad[] = {{DOWN "lora_magnitude_vector", "no lora_magnitude_vector of model.layers.0.mlp.down_proj", 0, 0, 0,
-                QKV_FORMAT},
-               {DOWN "lora_A.weight", "has lora_B of model.layers.0.mlp.down_proj, but not lora_A", 0, 0, 0,
-                QKV_FORMAT},
-               {DOWN "lora_magnitude_vector", "need (32)", 31, 1, 0, QKV_SHAPE},
-               {DOWN "lora_magnitude_vector", "need (32)", 32, 2, 0, QKV_SHAPE},
-               {DOWN "lora_magnitude_vector", "not finite", 32, 1, NAN, QKV_NUMBER},
-               {DOWN "lora_magnitude_vector", NULL, 32, 1, 0, QKV_OK}};
+    } bad[] = {
+        {DOWN "lora_magnitude_vector", "no lora_magnitude_vector of model.layers.0.mlp.down_proj", 0, 0, 0, QKV_FORMAT},
+        {DOWN "lora_A.weight", "has lora_B of model.layers.0.mlp.down_proj, but not lora_A", 0, 0, 0, QKV_FORMAT},
+        {DOWN "lora_magnitude_vector", "need (32)", 31, 1, 0, QKV_SHAPE},
+        {DOWN "lora_magnitude_vector", "need (32)", 32, 2, 0, QKV_SHAPE},
+        {DOWN "lora_magnitude_vector", "not finite", 32, 1, NAN, QKV_NUMBER},
+        {DOWN "lora_magnitude_vector", NULL, 32, 1, 0, QKV_OK}};
     (void)state;
     struct golden g;
     golden_begin(&g, 0, "end", true);

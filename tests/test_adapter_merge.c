@@ -123,7 +123,8 @@ static void the_cost_of_merging_is_what_the_file_has_lost(void **state) {
         float *merged = logits_of(model);
         const double apart = length_of(merged, with, B * T * VOCAB) / length_of(with, NULL, B * T * VOCAB);
         /* products with stored blocks round x to 8 bits */
-        if (!(apart <= (strchr(from, 'q') ? 3e-2 : 1e-5))) fail_msg("%s, %s: logits of the merged model differ by %g", from, settings[i % 2], apart);
+        if (!(apart <= (strchr(from, 'q') ? 3e-2 : 1e-5)))
+            fail_msg("%s, %s: logits of the merged model differ by %g", from, settings[i % 2], apart);
         const struct qkv_gguf_options to = {.size = sizeof to, .format = type, .pure = true, .family = "qkv"};
         assert_ok(ctx, qkv_model_export_gguf(model, &to, "merge_file.gguf", NULL));
         assert_ok(ctx, qkv_model_load(ctx, "merge_file.gguf", &file));

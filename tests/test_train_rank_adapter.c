@@ -52,8 +52,7 @@ static void any_number_of_ranks_makes_the_bits_of_one(void **state) {
                                         "rank=4,dropout=0.2,targets=q,v,down", "rank=3,dora=true"};
     make_bases(ctx, bases);
     for (int form = 0; form < 4; form++) {
-        struct run run =
-            make_run(ctx, bases[form / 2], form % 2, forms[form]);
+        struct run run = make_run(ctx, bases[form / 2], form % 2, forms[form]);
         make_run_of_one(&run, "several");
         for (int ranks = 2; ranks <= 4; ranks++) {
             run.folder = fixture_run("several");

@@ -30,9 +30,9 @@ static const char *const idle_keys[] = {"auto_mapping",
                                         "runtime_config",
                                         "ensure_weight_tying"};
 /* Keys that are read. */
-static const char *const read_keys[] = {
-    "peft_type", "r",         "lora_alpha",     "use_rslora",      "use_dora",
-    "bias",      "rank_pattern", "alpha_pattern", "init_lora_weights"};
+static const char *const read_keys[] = {"peft_type",        "r",    "lora_alpha",   "use_rslora",
+                                        "use_dora",         "bias", "rank_pattern", "alpha_pattern",
+                                        "init_lora_weights"};
 
 static bool key_in(const char *key, const char *const *list, size_t count) {
     for (size_t i = 0; i < count; i++)

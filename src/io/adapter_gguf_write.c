@@ -259,9 +259,10 @@ enum qkv_status qkv_adapter_export_gguf(struct qkv_model *model, const char *fam
         return qkv_fail(model->ctx, QKV_ARGUMENT, "adapters have no type \"%.40s\"; there are f32, f16 and bf16",
                         format);
     if (model->adapter->settings.dora)
-        return qkv_fail(model->ctx, QKV_SPEC,
-                        "the adapter has magnitudes (DoRA), which GGUF files of adapters cannot have; merge it into the "
-                        "model, or save it as a folder");
+        return qkv_fail(
+            model->ctx, QKV_SPEC,
+            "the adapter has magnitudes (DoRA), which GGUF files of adapters cannot have; merge it into the "
+            "model, or save it as a folder");
     struct qkv_gguf_notes *made = qkv_allocate(model->ctx, 1, sizeof *made);
     status = made ? export_adapter(model, &options, type, path, made) : QKV_MEMORY;
     if (status || !notes)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "io/adapter_files.h"
+#include "op/linear.h"
 
 /* ---- merging ----------------------------------------------------------------------------------------------------- */
 
@@ -52,7 +53,7 @@ static void merge_part(struct qkv_model *m, size_t i, float *x) {
     }
 }
 
-/* Matrices that become fp32 because they share the memory of adapted ones are rounded anew too. */
+/* Matrices that become fp32 because they share the memory of adapted ones are rounded again too. */
 static void merge_mark(const struct qkv_weights *base) {
     for (size_t i = 0; i < base->count; i++) {
         struct qkv_weight *weight = &base->list[i];

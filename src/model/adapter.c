@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "op/linear.h"
+
 struct qkv_weights *qkv_model_base(const struct qkv_model *m) {
     return m->adapter ? &m->adapter->base : (struct qkv_weights *)(uintptr_t)&m->weights;
 }
@@ -111,6 +113,22 @@ static enum qkv_status adapter_place(struct qkv_model *m, struct qkv_model_adapt
     status = qkv_arena_create_numbers(m->ctx, &a->arena, a->arena.peak, "adapter");
     if (!status) status = adapter_place_numbers(a, list);
     return status ? status : qkv_weights_start(list, seed);
+}
+
+/* ---- norms ------------------------------------------------------------------------------------------------------- */
+
+/* base: of the weights that the adapter adapts; list: of its own. */
+static void adapter_norm(struct qkv_model *m, struct qkv_model_adapter *a, const struct qkv_weights *base,
+                         const struct qkv_weights *list) {
+    if (!a->settings.dora || m->planned || a->normed == list->changes + 1) return;
+    for (size_t i = 0; i < a->part_count; i++)
+        qkv_adapter_norm(m->ctx, &base->list[a->adapted[i].weight], &a->parts[i]);
+    a->normed = list->changes + 1;
+}
+
+void qkv_model_norm_adapters(struct qkv_model *m) {
+    if (m->adapter) adapter_norm(m, m->adapter, &m->adapter->base, &m->weights);
+    for (size_t i = 0; i < m->named.count; i++) adapter_norm(m, m->named.list[i], &m->weights, &m->named.list[i]->base);
 }
 
 /* Magnitudes begin as the lengths of the rows, so that the adapter changes nothing. */

@@ -187,7 +187,7 @@ struct qkv_model_named {
  * changed them, both relative to their lengths. */
 struct qkv_merge_cost {
     size_t count;
-    double error, worst, change; /* sums, but for the worst error */
+    double error, worst, change; /* sums, except the worst error */
     const char *name;            /* of the worst matrix */
 };
 
@@ -250,7 +250,7 @@ struct qkv_model_adapter {
     struct qkv_tensor **operands;
     struct qkv_adapted *adapted; /* (part_count): of each part, by rising weight */
     size_t part_count;
-    uint64_t normed; /* 1 more than `changes` of its weights that the norms of its parts are of; 0: there are none yet */
+    uint64_t normed; /* 1 more than `changes` of its weights that the norms are of; 0: there are none yet */
     struct qkv_adapter_settings settings;
 };
 /* Gives a model a new adapter, with numbers if it is not planned: a random as `seed` says, b zero. `adapted` has rising
@@ -262,12 +262,8 @@ enum qkv_status qkv_model_adapt(struct qkv_model *model, const char *name, const
 void qkv_model_drop_adapter(struct qkv_model *model);
 /* Takes all adapters away. */
 void qkv_model_drop_adapters(struct qkv_model *model);
-/* Computes the norms of adapters with magnitudes whose weights have changed. (adapter_norms.c) */
+/* Computes the norms of adapters with magnitudes whose weights have changed. */
 void qkv_model_norm_adapters(struct qkv_model *model);
-/* x (columns) becomes row `row` of w + scale·b·a of a part, where w are the weights that it adapts, from `first` on.
- * (adapter_norms.c) */
-void qkv_adapter_sum_row(struct qkv_context *ctx, const struct qkv_weight *first, const struct qkv_adapter_part *part,
-                         size_t row, float *x);
 /* The adapter that was given last. */
 struct qkv_model_adapter *qkv_model_newest_adapter(const struct qkv_model *model);
 /* Fails with QKV_ARGUMENT if a text cannot be a name of an adapter. (adapter_choice.c, as the next two) */

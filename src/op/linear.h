@@ -40,7 +40,7 @@ bool qkv_adapter_applies(const struct qkv_adapter_runs *runs, const struct qkv_t
 const struct qkv_adapter *qkv_adapter_of_run(const struct qkv_adapter_runs *runs, size_t i,
                                              const struct qkv_tensor *weight, size_t N, struct qkv_adapter_run *rows);
 /* y (N, out), fp32, the linear without adapters, gets scale times the terms that rows choose. Rows that choose one with
- * magnitudes are computed anew. */
+ * magnitudes are computed once more. */
 enum qkv_status qkv_adapter_forward_runs(struct qkv_tape *tape, const struct qkv_node *node, float *y, float scale);
 /* Floats of x·aᵀ of N rows, of all parts. */
 size_t qkv_adapter_low(const struct qkv_adapter *adapter, size_t N);
@@ -53,6 +53,12 @@ enum qkv_status qkv_adapter_forward(struct qkv_tape *tape, const struct qkv_adap
 enum qkv_status qkv_adapter_backward(struct qkv_tape *tape, const struct qkv_adapter *adapter, const float *dy,
                                      size_t ldy, const struct qkv_tensor *x, float *dx, bool accumulate,
                                      const float *low);
+/* x (columns) becomes row `row` of w + scale·b·a of a part, where w are the weights that it adapts, from `first` on.
+ * (linear_norms.c) */
+void qkv_adapter_sum_row(struct qkv_context *ctx, const struct qkv_weight *first, const struct qkv_adapter_part *part,
+                         size_t row, float *x);
+/* Sets the norms of a part: the lengths of these rows. (linear_norms.c) */
+void qkv_adapter_norm(struct qkv_context *ctx, const struct qkv_weight *first, const struct qkv_adapter_part *part);
 /* A linear whose adapter has magnitudes (linear_dora.c). */
 struct qkv_dora {
     const struct qkv_adapter *adapter;

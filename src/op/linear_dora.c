@@ -101,10 +101,10 @@ enum qkv_status qkv_dora_forward(struct qkv_tape *tape, const struct qkv_dora *d
     struct dora_rows o = {.d = d, .factors = dora_factors(tape, d), .out = d->y};
     if (!o.factors) return tape->status ? tape->status : QKV_MEMORY;
     const struct qkv_linear_rows rows = qkv_tape_form(tape, qkv_operand_product(tape, d->weight), d->read);
-    enum qkv_status status =
-        tape->status ? tape->status
-                     : qkv_linear_forward_parts(tape, (struct qkv_linear_rows){d->v, QKV_F32}, rows, d->read->rows,
-                                                d->weight, NULL, (struct qkv_epilogue){0});
+    enum qkv_status status = tape->status
+                                 ? tape->status
+                                 : qkv_linear_forward_parts(tape, (struct qkv_linear_rows){d->v, QKV_F32}, rows,
+                                                            d->read->rows, d->weight, NULL, (struct qkv_epilogue){0});
     if (!status && dropped) dora_pass(tape, &o, dora_take);
     if (!status) status = qkv_adapter_forward(tape, d->adapter, d->v, d->weight->rows, 1, d->read, d->low);
     if (!status) dora_pass(tape, &o, dropped ? dora_add : dora_whole);
@@ -182,12 +182,11 @@ static enum qkv_status dora_products(struct qkv_tape *tape, const struct qkv_dor
     const struct qkv_linear_carry none = {0};
     const size_t N = d->x->rows;
     const bool dropped = d->read != d->x;
-    enum qkv_status status =
-        qkv_linear_backward_parts(tape, dropped ? b->dy : dv->out, x, N, b->dx, b->accumulate, d->weight, b->dweight,
-                                  NULL, NULL, order, none);
+    enum qkv_status status = qkv_linear_backward_parts(tape, dropped ? b->dy : dv->out, x, N, b->dx, b->accumulate,
+                                                       d->weight, b->dweight, NULL, NULL, order, none);
     if (!status)
-        status = qkv_linear_backward_parts(tape, b->dy, x, N, NULL, false, d->weight, NULL, d->bias, b->dbias, order,
-                                           none);
+        status =
+            qkv_linear_backward_parts(tape, b->dy, x, N, NULL, false, d->weight, NULL, d->bias, b->dbias, order, none);
     if (status || !dropped) return status;
     dora_pass(tape, dv, dora_subtract);
     status = qkv_linear_backward_parts(tape, dv->out, read, N, b->dread, b->again, d->weight, b->dweight, NULL, NULL,

@@ -40,7 +40,7 @@ hasnt err 'merging rounds'
 # a merge into few bits says what it costs
 try 0 "$QKV" export base --to gguf --dtype q8_0 --out small.gguf
 hasnt err 'merging rounds'
-cost='merging rounds [0-9]+ matrices anew: their errors are 0\.[0-9]+% of the exact sums'
+cost='merging rounds [0-9]+ matrices: their errors are 0\.[0-9]+% of the exact sums'
 try 0 "$QKV" export small.gguf --adapter whole --to gguf --dtype q8_0 --out small-merged.gguf
 has err "$cost"
 try 0 "$QKV" eval small-merged.gguf --data other.txt

@@ -1,11 +1,10 @@
-/* adapter_norms: rows of w + scale·b·a, the sums of adapted weights and their adapter; and the lengths of these rows,
+/* linear_norms: rows of w + scale·b·a, the sums of adapted weights and their adapter; and the lengths of these rows,
  * which adapters with magnitudes divide by (DoRA, Liu et al. 2024). */
-#include "model/model.h"
-
 #include <math.h>
 #include <string.h>
 
-#include "kernel/kernel.h"
+#include "op/linear.h"
+#include "op/weights.h"
 
 /* Numbers of a row that are in a buffer at once: whole blocks of every type. */
 enum { PIECE = QKV_TYPE_BLOCK_MAX, LANES = 8, ROWS_A_PIECE = 4 };
@@ -59,19 +58,7 @@ static void norms_rows(void *argument, size_t begin, size_t end, int thread) {
     }
 }
 
-/* base: of the weights that the adapter adapts; list: of its own. */
-static void adapter_norm(struct qkv_model *m, struct qkv_model_adapter *a, const struct qkv_weights *base,
-                         const struct qkv_weights *list) {
-    if (!a->settings.dora || m->planned || a->normed == list->changes + 1) return;
-    for (size_t i = 0; i < a->part_count; i++) {
-        struct norms o = {m->ctx, &base->list[a->adapted[i].weight], &a->parts[i]};
-        qkv_parallel_range(m->ctx, a->parts[i].b.rows, ROWS_A_PIECE, norms_rows, &o);
-    }
-    a->normed = list->changes + 1;
-}
-
-void qkv_model_norm_adapters(struct qkv_model *m) {
-    if (m->adapter) adapter_norm(m, m->adapter, &m->adapter->base, &m->weights);
-    for (size_t i = 0; i < m->named.count; i++)
-        adapter_norm(m, m->named.list[i], &m->weights, &m->named.list[i]->base);
+void qkv_adapter_norm(struct qkv_context *ctx, const struct qkv_weight *first, const struct qkv_adapter_part *part) {
+    struct norms o = {ctx, first, part};
+    qkv_parallel_range(ctx, part->b.rows, ROWS_A_PIECE, norms_rows, &o);
 }
