@@ -70,6 +70,7 @@ adapt_dora dora-cut 12 --save-every 4 --keep 3
 try 0 "$QKV" train --resume dora-cut/checkpoint-8.safetensors --quiet
 try 0 cmp dora/adapter_model.safetensors dora-cut/adapter_model.safetensors
 has dora/adapter_config.json '"use_dora": true'
+try 0 "$QKV" info base --lora rank=4,dora=true --batch 2
 after=$(loss_of base --adapter dora)
 awk -v a="$before" -v b="$after" 'BEGIN { exit !(a - b > 0.005) }' || fail "the loss was $before, with dora $after"
 try 0 "$QKV" export base --adapter dora --dtype f32 --out merged-dora
