@@ -30,12 +30,12 @@ static double row_distance(const float *x, const float *y, size_t n) {
 static void merge_weight(struct qkv_context *ctx, const struct qkv_weight *all, const struct qkv_adapter_part *part,
                          size_t first, struct qkv_weight *weight, float *x) {
     const size_t columns = weight->columns;
+    const float *m = part->m.data;
     double square = 0, change = 0;
     for (size_t r = 0; r < weight->rows; r++) {
         float *w = weight->data + r * columns;
         qkv_adapter_sum_row(ctx, all, part, first + r, x);
-        if (part->m.data)
-            ctx->kernels->scale(x, false, x, ((const float *)part->m.data)[first + r] / part->norm[first + r], columns);
+        if (m) ctx->kernels->scale(x, false, x, qkv_adapter_over_norm(m[first + r], part->norm[first + r]), columns);
         square += row_square(x, columns);
         change += row_distance(x, w, columns);
         memcpy(w, x, columns * sizeof *w);
@@ -53,12 +53,17 @@ static void merge_part(struct qkv_model *m, size_t i, float *x) {
     }
 }
 
-/* Matrices that become fp32 because they share the memory of adapted ones are rounded again too. */
-static void merge_mark(const struct qkv_weights *base) {
-    for (size_t i = 0; i < base->count; i++) {
-        struct qkv_weight *weight = &base->list[i];
-        if (weight->part_of->operand.adapter && weight->stored) weight->merged = true;
-    }
+/* Makes adapted matrices fp32, and all that share their memory, which an export then rounds too. */
+static enum qkv_status merge_convert(struct qkv_model *m) {
+    const struct qkv_weights *base = &m->adapter->base;
+    bool *stored = qkv_allocate(m->ctx, base->count, sizeof *stored);
+    if (!stored) return QKV_MEMORY;
+    for (size_t i = 0; i < base->count; i++) stored[i] = base->list[i].stored;
+    const enum qkv_status status = qkv_model_adapted_to_fp32(m);
+    for (size_t i = 0; i < base->count && !status; i++)
+        if (stored[i] && !base->list[i].stored) base->list[i].merged = true;
+    free(stored);
+    return status;
 }
 
 enum qkv_status qkv_adapter_merge(struct qkv_model *model) {
@@ -72,8 +77,7 @@ enum qkv_status qkv_adapter_merge(struct qkv_model *model) {
     float *x = qkv_allocate(model->ctx, columns, sizeof *x);
     if (!x) return QKV_MEMORY;
     qkv_model_norm_adapters(model);
-    merge_mark(&a->base);
-    status = qkv_model_adapted_to_fp32(model);
+    status = merge_convert(model);
     for (size_t i = 0; i < a->part_count && !status; i++) merge_part(model, i, x);
     free(x);
     if (status) return status;

@@ -59,6 +59,10 @@ void qkv_adapter_sum_row(struct qkv_context *ctx, const struct qkv_weight *first
                          size_t row, float *x);
 /* Sets the norms of a part: the lengths of these rows. (linear_norms.c) */
 void qkv_adapter_norm(struct qkv_context *ctx, const struct qkv_weight *first, const struct qkv_adapter_part *part);
+/* x / norm; 0 where a row has no length. */
+static inline float qkv_adapter_over_norm(float x, float norm) {
+    return norm > 0 ? x / norm : 0;
+}
 /* A linear whose adapter has magnitudes (linear_dora.c). */
 struct qkv_dora {
     const struct qkv_adapter *adapter;

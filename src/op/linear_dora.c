@@ -36,7 +36,8 @@ static enum qkv_status dora_fill(void *argument) {
     for (size_t i = 0; i < f->adapter->count; i++) {
         const struct qkv_adapter_part *part = &f->adapter->parts[i];
         const float *m = part->m.data;
-        for (size_t k = 0; k < part->m.columns; k++) f->out[part->first + k] = m[k] / part->norm[k];
+        for (size_t k = 0; k < part->m.columns; k++)
+            f->out[part->first + k] = qkv_adapter_over_norm(m[k], part->norm[k]);
     }
     return QKV_OK;
 }
@@ -150,7 +151,8 @@ static void dora_lengths(void *argument, size_t begin, size_t end, int thread) {
     const size_t all = o->d->weight->rows, columns = o->part->m.columns;
     for (size_t n = begin; n < end; n++) {
         const float *dy = o->dy + n * all + o->part->first, *v = o->d->v + n * all + o->part->first;
-        for (size_t i = 0; i < columns; i++) o->out[n * columns + i] = dy[i] * v[i] / o->part->norm[i];
+        for (size_t i = 0; i < columns; i++)
+            o->out[n * columns + i] = qkv_adapter_over_norm(dy[i] * v[i], o->part->norm[i]);
     }
 }
 
