@@ -43,5 +43,8 @@ struct cli_adapter_file {
     bool gguf, json;
 };
 int cli_adapter_write(const struct cli_adapter_file *file, struct qkv_model *model);
+/* What the latest export of a model cost, if an adapter was merged into it: a line, and the key "merge" of a result. */
+void cli_say_merge(const struct qkv_model *model);
+void cli_put_merge(struct qkv_json *out, const struct qkv_model *model);
 
 #endif

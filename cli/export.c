@@ -128,6 +128,7 @@ static int export_json(const struct arguments *a, const struct qkv_model *model)
     qkv_json_put_text(&out, "dtype", a->dtype);
     qkv_json_put_text(&out, "warning", qkv_model_warning(model));
     qkv_json_put_text(&out, "tokenizer_problem", qkv_model_tokenizer_problem(model));
+    cli_put_merge(&out, model);
     qkv_json_end(&out, '}');
     return cli_json_end(&out);
 }
@@ -145,6 +146,7 @@ static int export_folder(struct qkv_context *ctx, const struct arguments *a, str
     if (!code && qkv_model_tokenizer_problem(model))
         cli_say("%s has no tokenizer: %s", a->out, qkv_model_tokenizer_problem(model));
     if (!code) export_say_unused(a, model);
+    if (!code) cli_say_merge(model);
     if (!code) code = export_say_tokenizers(ctx, a, model);
     if (!code && a->json)
         code = export_json(a, model);
@@ -236,7 +238,9 @@ const struct cli_command *cli_export(void) {
             "f32. A model that no architecture can express is written as architecture qkv, which only qkv opens. qkv "
             "quantize mixes types.\n\n"
             "With --adapter the adapter is merged: the product of its two matrices is added to each matrix that it "
-            "adapts, in fp32, and the sums are rounded to the format of --dtype, whatever format they had. The other "
+            "adapts, in fp32, and the sums are rounded to the format of --dtype, whatever format they had. A line says "
+            "what that costs: the part of the exact sums that rounding changes, and the part that the adapter changes. "
+            "The other "
             "matrices are converted from the format that they have. With --to gguf-adapter or peft it is not merged, "
             "but "
             "written alone: as a file for --lora of llama.cpp, whose model is the one that --to gguf writes, or as a "

@@ -1,7 +1,7 @@
 /* quantize.c: "qkv quantize" writes a model as a GGUF file with its matrices in few bits. */
 #include <string.h>
 
-#include "cli.h"
+#include "cli_adapters.h"
 
 struct arguments {
     const char *to, *out, *imatrix, *calibrate, *family;
@@ -62,6 +62,7 @@ static int gguf_json(const struct cli_gguf *g, const struct qkv_model *model, co
     qkv_json_put_text(&out, "architecture", qkv_gguf_notes_architecture(notes));
     qkv_json_put_text(&out, "warning", qkv_model_warning(model));
     cli_put_notes(&out, notes);
+    cli_put_merge(&out, model);
     qkv_json_end(&out, '}');
     return cli_json_end(&out);
 }
@@ -83,6 +84,7 @@ int cli_gguf_write(const struct cli_gguf *g, struct qkv_model *model) {
     if (status) return status == QKV_STOPPED ? CLI_INTERRUPTED : cli_broken(qkv_model_context(model));
     if (qkv_model_warning(model)) cli_say("warning: %s", qkv_model_warning(model));
     for (size_t i = 0; (note = qkv_gguf_note_at(notes, i)); i++) cli_say("%s", note);
+    cli_say_merge(model);
     int code = CLI_DONE;
     if (g->json)
         code = gguf_json(g, model, notes);

@@ -10,12 +10,14 @@
 enum { B = 3, T = 10 };
 
 /* LLaMA's files permute the rows of q and k; the adapter of qwen3 has several ranks and scales; no
- * architecture has the head of bert, so that its names are ours. */
+ * architecture has the head of bert, so that its names are ours. GPT-2 has one adapter of q, k and v. */
 static const struct {
     const char *name, *base, *architecture;
 } cases[] = {{"llama", TEST_SOURCE_DIR "/tests/golden/hf/llama_bf16", "llama"},
              {"qwen3", CASES "qwen3/base", "qwen3"},
-             {"bert", CASES "bert/base", "qkv"}};
+             {"bert", CASES "bert/base", "qkv"},
+             {"gpt2", TEST_SOURCE_DIR "/tests/golden/hf/gpt2", "gpt2"}};
+enum { GPT2 = 3 };
 
 static void check_logits(struct qkv_model *model, size_t i, double limit) {
     struct qkv_context *ctx = qkv_model_context(model);
@@ -90,18 +92,10 @@ static void logits_of_a_written_adapter_are_those_of_peft(void **state) {
     }
 }
 
-/* A file of an adapter that was read from a GGUF file is that of PEFT again. */
-static void a_folder_of_peft_comes_back_from_a_file(void **state) {
-    struct qkv_context *ctx = context_fp32();
-    struct qkv_model *model;
+static void assert_same_files(struct qkv_context *ctx, const char *one, const char *other) {
     struct qkv_tensors *a, *b;
-    (void)state;
-    assert_ok(ctx, qkv_model_load(ctx, cases[0].base, &model));
-    export_case(model, 0, "f32", "gguf_back.gguf");
-    assert_ok(ctx, qkv_adapter_load(model, "gguf_back.gguf"));
-    assert_ok(ctx, qkv_adapter_save(model, "base", "gguf_back"));
-    assert_ok(ctx, qkv_tensors_open(ctx, "gguf_back/" QKV_ADAPTER_WEIGHTS_FILE, &b));
-    assert_ok(ctx, qkv_tensors_open(ctx, CASES "llama/end/" QKV_ADAPTER_WEIGHTS_FILE, &a));
+    assert_ok(ctx, qkv_tensors_open(ctx, one, &a));
+    assert_ok(ctx, qkv_tensors_open(ctx, other, &b));
     assert_int_equal(qkv_tensors_count(a), qkv_tensors_count(b));
     for (size_t k = 0; k < qkv_tensors_count(a); k++) {
         const struct qkv_array *x = qkv_tensors_at(a, k), *y = qkv_tensors_find(b, x->name);
@@ -111,6 +105,68 @@ static void a_folder_of_peft_comes_back_from_a_file(void **state) {
     }
     qkv_tensors_close(a);
     qkv_tensors_close(b);
+}
+
+/* A file of an adapter that was read from a GGUF file is that of PEFT again. */
+static void a_folder_of_peft_comes_back_from_a_file(void **state) {
+    static const size_t which[] = {0, GPT2};
+    (void)state;
+    for (size_t i = 0; i < TEST_COUNT(which); i++) {
+        struct qkv_context *ctx = context_fp32();
+        struct qkv_model *model;
+        char path[512];
+        assert_ok(ctx, qkv_model_load(ctx, cases[which[i]].base, &model));
+        export_case(model, which[i], "f32", "gguf_back.gguf");
+        assert_ok(ctx, qkv_adapter_load(model, "gguf_back.gguf"));
+        assert_ok(ctx, qkv_adapter_save(model, "base", "gguf_back"));
+        snprintf(path, sizeof path, CASES "%s/end/" QKV_ADAPTER_WEIGHTS_FILE, cases[which[i]].name);
+        assert_same_files(ctx, path, "gguf_back/" QKV_ADAPTER_WEIGHTS_FILE);
+        qkv_model_free(model);
+        qkv_context_free(ctx);
+    }
+}
+
+/* The adapter of q, k and v in one matrix, in a file that has the three apart: q, k and v have the same a there. */
+static void an_adapter_of_one_matrix_is_divided(void **state) {
+    (void)state;
+    struct qkv_context *ctx = context_fp32();
+    struct qkv_model *model;
+    struct qkv_tensors *tensors;
+    struct qkv_gguf *keys;
+    static const char *const names[] = {"q", "k", "v"};
+    char path[512];
+    assert_ok(ctx, qkv_model_load(ctx, cases[GPT2].base, &model));
+    assert_ok(ctx, qkv_adapter_load(model, CASES "gpt2/end"));
+    assert_ok(ctx, qkv_adapter_export_gguf(model, "qkv", "f32", "gguf_divided.gguf", NULL));
+    assert_ok(ctx, qkv_adapter_remove(model));
+    assert_ok(ctx, qkv_gguf_open(ctx, "gguf_divided.gguf", &keys, &tensors));
+    const struct qkv_array *first = NULL;
+    for (size_t i = 0; i < TEST_COUNT(names); i++) {
+        snprintf(path, sizeof path, "decoder.layers.1.attn.%s.weight.lora_a", names[i]);
+        const struct qkv_array *a = qkv_tensors_find(tensors, path);
+        assert_non_null(a);
+        if (!first) first = a;
+        assert_int_equal(a->bytes, first->bytes);
+        assert_memory_equal(a->data, first->data, a->bytes);
+    }
+    assert_ok(ctx, qkv_adapter_load(model, "gguf_divided.gguf"));
+    check_logits(model, GPT2, 1e-5);
+    assert_int_equal(qkv_adapter_save(model, NULL, "gguf_divided"), QKV_SPEC); /* three adapters of one matrix */
+    assert_non_null(strstr(qkv_message(ctx), "several weights in one matrix"));
+    qkv_gguf_free(keys);
+    qkv_tensors_close(tensors);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
+static void magnitudes_are_refused(void **state) {
+    (void)state;
+    struct qkv_context *ctx = context_fp32();
+    struct qkv_model *model;
+    assert_ok(ctx, qkv_model_load(ctx, cases[0].base, &model));
+    assert_ok(ctx, qkv_adapter_load(model, CASES "llama_dora/end"));
+    assert_int_equal(qkv_adapter_export_gguf(model, NULL, "f32", "gguf_dora.gguf", NULL), QKV_SPEC);
+    assert_non_null(strstr(qkv_message(ctx), "magnitudes"));
     qkv_model_free(model);
     qkv_context_free(ctx);
 }
@@ -362,6 +418,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_of_a_written_adapter_are_those_of_peft),
         cmocka_unit_test(a_folder_of_peft_comes_back_from_a_file),
+        cmocka_unit_test(an_adapter_of_one_matrix_is_divided),
+        cmocka_unit_test(magnitudes_are_refused),
         cmocka_unit_test(adapters_of_parts_are_joined),
         cmocka_unit_test(bad_files_are_refused_by_name),
         cmocka_unit_test(damaged_files_give_a_status),

@@ -12,6 +12,10 @@ enum { B = 3, T = 10, BATCH = B * T };
 static const struct {
     const char *name, *base;
 } cases[] = {{"llama", TEST_SOURCE_DIR "/tests/golden/hf/llama_bf16"},
+             {"llama_dora", TEST_SOURCE_DIR "/tests/golden/hf/llama_bf16"}, /* magnitudes */
+             {"glm", TEST_SOURCE_DIR "/tests/golden/hf/glm"},               /* gate and up in one matrix, magnitudes */
+             {"gpt2", TEST_SOURCE_DIR "/tests/golden/hf/gpt2"},             /* q, k and v in one matrix (in, out) */
+             {"falcon", TEST_SOURCE_DIR "/tests/golden/hf/falcon_new"},     /* q, k and v of each group in turn */
              {"qwen3", CASES "qwen3/base"},
              {"bert", CASES "bert/base"}};
 
@@ -157,12 +161,115 @@ static void files_are_written_as_they_were_read(void **state) {
     }
 }
 
+/* ---- bad files --------------------------------------------------------------------------------------------------- */
+
+#define DOWN "base_model.model.model.layers.0.mlp.down_proj."
+
+/* Writes the adapter with magnitudes with other tensors: without one, or with one of other numbers and rows. */
+static void bad_write(struct qkv_context *ctx, const char *name, const struct qkv_array *other) {
+    struct qkv_tensors *from;
+    struct qkv_array list[64];
+    size_t count = 0;
+    assert_ok(ctx, qkv_tensors_open(ctx, CASES "llama_dora/end/" QKV_ADAPTER_WEIGHTS_FILE, &from));
+    for (size_t i = 0; i < qkv_tensors_count(from); i++) {
+        const struct qkv_array *x = qkv_tensors_at(from, i);
+        assert_true(count < TEST_COUNT(list));
+        if (strcmp(x->name, name) != 0)
+            list[count++] = *x;
+        else if (other)
+            list[count++] = *other;
+    }
+    assert_ok(ctx, qkv_tensors_write(ctx, "adapter_bad/" QKV_ADAPTER_WEIGHTS_FILE, list, count, NULL, 0));
+    qkv_tensors_close(from);
+}
+
+static void bad_magnitudes_are_refused_by_name(void **state) {
+    static const struct {
+        const char *name, *says;
+        size_t rows, columns; /* 0: the file does not have the tensor */
+        float number;
+        enum qkv_status status;
+    } bad[] = {
+        {DOWN "lora_magnitude_vector", "no lora_magnitude_vector of model.layers.0.mlp.down_proj", 0, 0, 0, QKV_FORMAT},
+        {DOWN "lora_A.weight", "has lora_B of model.layers.0.mlp.down_proj, but not lora_A", 0, 0, 0, QKV_FORMAT},
+        {DOWN "lora_magnitude_vector", "need (32)", 31, 1, 0, QKV_SHAPE},
+        {DOWN "lora_magnitude_vector", "need (32)", 32, 2, 0, QKV_SHAPE},
+        {DOWN "lora_magnitude_vector", "not finite", 32, 1, NAN, QKV_NUMBER},
+        {DOWN "lora_magnitude_vector", NULL, 32, 1, 0, QKV_OK}};
+    (void)state;
+    struct golden g;
+    golden_begin(&g, 0, "end", true);
+    assert_ok(g.ctx, qkv_adapter_remove(g.model));
+    assert_ok(g.ctx, qkv_adapter_load(g.model, CASES "llama_dora/end"));
+    assert_ok(g.ctx, qkv_adapter_save(g.model, NULL, "adapter_bad"));
+    assert_ok(g.ctx, qkv_adapter_remove(g.model));
+    for (size_t i = 0; i < TEST_COUNT(bad); i++) {
+        float numbers[64] = {[3] = bad[i].number};
+        const struct qkv_array other = {.name = bad[i].name,
+                                        .dtype = QKV_F32,
+                                        .rank = bad[i].columns > 1 ? 2 : 1,
+                                        .shape = {bad[i].rows, bad[i].columns},
+                                        .bytes = bad[i].rows * bad[i].columns * sizeof(float),
+                                        .data = numbers};
+        bad_write(g.ctx, bad[i].name, bad[i].rows ? &other : NULL);
+        const enum qkv_status status = qkv_adapter_load(g.model, "adapter_bad");
+        if (status != bad[i].status) fail_msg("file %zu: status %d, %s", i, status, qkv_message(g.ctx));
+        if (status && !strstr(qkv_message(g.ctx), bad[i].says)) fail_msg("file %zu: %s", i, qkv_message(g.ctx));
+        if (status)
+            assert_null(g.model->adapter);
+        else
+            assert_ok(g.ctx, qkv_adapter_remove(g.model));
+    }
+    golden_end(&g);
+}
+
+/* One matrix that holds several weights has one adapter, with one name, or none. */
+static void a_matrix_of_several_weights_has_one_adapter(void **state) {
+    static const struct {
+        const char *base, *targets, *says; /* says NULL: they get adapters of as many weights */
+        size_t weights;
+    } list[] = {{"gpt2", "targets=q,v", "several weights in one matrix", 0},
+                {"gpt2", "targets=c_attn", NULL, 2 * 2},
+                {"gpt2", "targets=v,q,k", NULL, 2 * 2},
+                {"gpt2", "dora=true", NULL, 4 * 2 * 3},
+                {"glm", "targets=up", "several weights in one matrix", 0},
+                {"glm", "targets=gate_up_proj", NULL, 2 * 2},
+                {"modernbert_first", "dora=true", NULL, 4 * 2 * 3},
+                {"falcon_new", "targets=query_key_value", NULL, 2 * 2},
+                {"gpt_bigcode", "targets=c_attn,c_fc", NULL, 2 * 2}};
+    struct qkv_context *ctx;
+    (void)state;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    for (size_t i = 0; i < TEST_COUNT(list); i++) {
+        struct qkv_model *model;
+        char path[512];
+        snprintf(path, sizeof path, TEST_SOURCE_DIR "/tests/golden/hf/%s", list[i].base);
+        assert_ok(ctx, qkv_model_load(ctx, path, &model));
+        const enum qkv_status status = qkv_adapter_create(model, list[i].targets, 1);
+        assert_int_equal(status, list[i].says ? QKV_SPEC : QKV_OK);
+        if (list[i].says) {
+            assert_non_null(strstr(qkv_message(ctx), list[i].says));
+            assert_null(model->adapter);
+        } else {
+            assert_int_equal(qkv_model_parameters(model), list[i].weights);
+            assert_ok(ctx, qkv_adapter_save(model, NULL, "adapter_whole"));
+            assert_ok(ctx, qkv_adapter_remove(model));
+            assert_ok(ctx, qkv_adapter_load(model, "adapter_whole"));
+            assert_int_equal(qkv_model_parameters(model), list[i].weights);
+        }
+        qkv_model_free(model);
+    }
+    qkv_context_free(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_of_training_are_those_of_peft),
         cmocka_unit_test(logits_of_files_of_peft_are_equal),
         cmocka_unit_test(a_merged_adapter_gives_the_same_logits),
         cmocka_unit_test(files_are_written_as_they_were_read),
+        cmocka_unit_test(bad_magnitudes_are_refused_by_name),
+        cmocka_unit_test(a_matrix_of_several_weights_has_one_adapter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

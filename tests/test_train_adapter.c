@@ -29,10 +29,10 @@ static struct qkv_train_options plain_options(struct qkv_context *ctx) {
     return options;
 }
 
-static struct qkv_train_options adapter_options(struct qkv_context *ctx, const char *base) {
+static struct qkv_train_options adapter_options(struct qkv_context *ctx, const char *base, bool dora) {
     struct qkv_train_options options = plain_options(ctx);
     assert_ok(ctx, qkv_train_set(ctx, &options, "from", base));
-    assert_ok(ctx, qkv_train_set(ctx, &options, "lora", LORA ",dropout=0.2"));
+    assert_ok(ctx, qkv_train_set(ctx, &options, "lora", dora ? LORA ",dropout=0.2,dora=true" : LORA ",dropout=0.2"));
     options.rate = 1e-2;
     return options;
 }
@@ -53,14 +53,15 @@ static void assert_same_adapters(struct qkv_context *ctx, const char *a, const c
     assert_same_tensors(ctx, a, b, QKV_ADAPTER_WEIGHTS_FILE);
 }
 
-/* The file of the run has two tensors for each adapted matrix, and two moments of each in the checkpoint: nothing of
- * the base. */
-static void check_folder(struct qkv_context *ctx, const char *folder) {
+/* The file of the run has two tensors for each adapted matrix, or three, and two moments of each in the checkpoint:
+ * nothing of the base. */
+static void check_folder(struct qkv_context *ctx, const char *folder, bool dora) {
+    const size_t each = dora ? 3 : 2;
     struct qkv_tensors *file;
     char path[4096];
     snprintf(path, sizeof path, "%s/checkpoint.safetensors", folder);
     assert_ok(ctx, qkv_tensors_open(ctx, path, &file));
-    assert_int_equal(qkv_tensors_count(file), 3 * 2 * 6);
+    assert_int_equal(qkv_tensors_count(file), 3 * each * 6);
     for (size_t i = 0; i < qkv_tensors_count(file); i++)
         assert_non_null(strstr(qkv_tensors_at(file, i)->name, ".lora_"));
     assert_non_null(strstr(qkv_tensors_metadata(file, "base"), "adapter_base"));
@@ -68,19 +69,18 @@ static void check_folder(struct qkv_context *ctx, const char *folder) {
     qkv_tensors_close(file);
     snprintf(path, sizeof path, "%s/" QKV_ADAPTER_WEIGHTS_FILE, folder);
     assert_ok(ctx, qkv_tensors_open(ctx, path, &file));
-    assert_int_equal(qkv_tensors_count(file), 2 * 6);
+    assert_int_equal(qkv_tensors_count(file), each * 6);
     qkv_tensors_close(file);
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-static void a_run_has_the_same_bits_with_any_threads_and_parts_and_when_it_is_cut(void **state) {
-    (void)state;
+static void check_runs(bool dora) {
     char base[1024], folders[3][1024];
     for (int i = 0; i < 3; i++) {
         struct qkv_context *ctx = fixture_context(i == 1 ? 3 : 1);
         if (!i) make_base(ctx, base);
-        struct qkv_train_options options = adapter_options(ctx, base);
+        struct qkv_train_options options = adapter_options(ctx, base, dora);
         const char *const names[] = {"whole", "parts", "cut"};
         snprintf(folders[i], sizeof folders[i], "%s", fixture_run(names[i]));
         if (i == 1) options.accumulate = 4;
@@ -92,10 +92,16 @@ static void a_run_has_the_same_bits_with_any_threads_and_parts_and_when_it_is_cu
             fixture_steps(ctx, t, 6);
             qkv_trainer_free(t);
         }
-        check_folder(ctx, folders[i]);
+        check_folder(ctx, folders[i], dora);
         if (i) assert_same_adapters(ctx, folders[0], folders[i]);
         qkv_context_free(ctx);
     }
+}
+
+static void a_run_has_the_same_bits_with_any_threads_and_parts_and_when_it_is_cut(void **state) {
+    (void)state;
+    check_runs(false);
+    check_runs(true);
 }
 
 static void a_run_does_not_go_on_with_other_weights(void **state) {
@@ -104,7 +110,7 @@ static void a_run_does_not_go_on_with_other_weights(void **state) {
     char base[1024], folder[1024], *model;
     size_t size;
     make_base(ctx, base);
-    struct qkv_train_options options = adapter_options(ctx, base);
+    struct qkv_train_options options = adapter_options(ctx, base, false);
     snprintf(folder, sizeof folder, "%s", fixture_run("other_base"));
     struct qkv_trainer *t = adapter_begin(ctx, folder, &options);
     fixture_steps(ctx, t, 3);
@@ -130,6 +136,7 @@ static void options_that_contradict_an_adapter_are_refused(void **state) {
                  {"alpha=inf", NULL, NULL, "alpha is \"inf\""},
                  {"dropout=1", NULL, NULL, "dropout is \"1\""},
                  {"rslora=yes", NULL, NULL, "rslora is \"yes\""},
+                 {"dora=1", NULL, NULL, "dora is \"1\""},
                  {"rank=4,rank=5", NULL, NULL, "rank is given twice"},
                  {"q,v", NULL, NULL, "\"q\" is no setting"},
                  {"size=3", NULL, NULL, "\"size\" is no setting"},
@@ -243,12 +250,14 @@ static void check_slope(struct qkv_context *ctx, struct qkv_model *model, struct
     qkv_pass_free(pass);
 }
 
-/* The base stays in its file's type, and the slopes are those of products with its numbers. */
+/* The base stays in its file's type, and the slopes are those of products with its numbers. The norms that magnitudes
+ * are divided by stay while numbers change without notice. */
 static void gradients_over_quantised_weights_are_slopes(void **state) {
     (void)state;
     static const char *const types[] = {"f32", "bf16", "q8_0", "q4_K"};
     struct qkv_random random = test_random(77);
-    for (size_t i = 0; i < TEST_COUNT(types); i++) {
+    for (size_t i = 0; i < 2 * TEST_COUNT(types); i++) {
+        const char *type = types[i / 2];
         struct qkv_context *ctx;
         struct qkv_context_options options = {.size = sizeof options, .precision = QKV_FP32};
         assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
@@ -256,13 +265,13 @@ static void gradients_over_quantised_weights_are_slopes(void **state) {
             ctx, (const char *const[]){"vocab=40", "d_model=256", "decoder.ffn.d_ff=256", "decoder.layers=1", NULL});
         struct qkv_model *model;
         assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
-        const struct qkv_gguf_options to = {.size = sizeof to, .format = types[i], .pure = true, .family = "qkv"};
+        const struct qkv_gguf_options to = {.size = sizeof to, .format = type, .pure = true, .family = "qkv"};
         assert_ok(ctx, qkv_model_export_gguf(model, &to, "adapter_base.gguf", NULL));
         qkv_model_free(model);
         assert_ok(ctx, qkv_model_load(ctx, "adapter_base.gguf", &model));
-        assert_ok(ctx, qkv_adapter_create(model, "rank=3", 5));
+        assert_ok(ctx, qkv_adapter_create(model, i % 2 ? "rank=3,dora=true" : "rank=3", 5));
         const struct qkv_weights *base = qkv_model_base(model);
-        assert_true((qkv_weights_stored(base) != NULL) == (i > 0));
+        assert_true((qkv_weights_stored(base) != NULL) == (i / 2 > 0));
         const size_t bytes = qkv_weights_stored_bytes(base);
         check_slope(ctx, model, &random);
         assert_int_equal(qkv_weights_stored_bytes(base), bytes);

@@ -48,10 +48,11 @@ static void any_number_of_ranks_makes_the_bits_of_one(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
     char bases[2][1024];
+    static const char *const forms[] = {"rank=3", "rank=4,dropout=0.2,dora=true,targets=q,v,down",
+                                        "rank=4,dropout=0.2,targets=q,v,down", "rank=3,dora=true"};
     make_bases(ctx, bases);
     for (int form = 0; form < 4; form++) {
-        struct run run =
-            make_run(ctx, bases[form / 2], form % 2, form ? "rank=4,dropout=0.2,targets=q,v,down" : "rank=3");
+        struct run run = make_run(ctx, bases[form / 2], form % 2, forms[form]);
         make_run_of_one(&run, "several");
         for (int ranks = 2; ranks <= 4; ranks++) {
             run.folder = fixture_run("several");

@@ -26,15 +26,19 @@ extern "C" {
  *   alpha=X          the scale is alpha/rank (default 2·rank)
  *   rslora=true      the scale is alpha/sqrt(rank) (Kalajdzievski 2023)
  *   dropout=P        of the x that adapters read, in training (default 0)
+ *   dora=true        the adapter also learns a magnitude m for each row of W (DoRA, Liu et al. 2024): the row of the
+ *                    sum of W and scale·B·A is divided by its length, which has no gradient, and multiplied by its m
+ *                    (default false)
  *   targets=NAME,…   the weights: by the last parts of their names, here or in the model's family ("q", "attn.q",
  *                    "q_proj"); all-linear: all matrices of attention and feed-forward layers (default)
- * Experts, embeddings and heads have no adapters. A is drawn as torch draws new linear layers, from `seed`. The model
- * must have no adapter, no shares, and nothing that uses it: passes, sessions, optimizers. A planned model gets a
- * planned adapter, for qkv_model_costs and other calls that take a plan. Fails with QKV_ARGUMENT, QKV_MEMORY,
- * QKV_SPEC. */
+ * If one matrix of the model's family holds several weights, such as q, k and v, they have one adapter together, and
+ * all of them must be targets. Experts, embeddings and heads have no adapters. A is drawn as torch draws new linear
+ * layers, from `seed`. The model must have no adapter, no shares, and nothing that uses it: passes, sessions,
+ * optimizers. A planned model gets a planned adapter, for qkv_model_costs and other calls that take a plan. Fails with
+ * QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_adapter_create(struct qkv_model *model, const char *settings, uint64_t seed);
-/* Reads an adapter from a folder of qkv or PEFT, or from a GGUF file (NAME.gguf) of the model's architecture, and gives
- * it to the model, as qkv_adapter_create does. Adapters that compute something else (DoRA, biases, whole modules) or
+/* Reads an adapter from a folder of qkv or PEFT, or from a GGUF file (NAME.gguf) of the model's architecture, and
+ * gives it to the model, as qkv_adapter_create does. Adapters that compute something else (biases, whole modules) or
  * have other shapes, and those that qkv saved for another base, are refused: QKV_SPEC, QKV_SHAPE. Fails with
  * QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER. */
 QKV_API enum qkv_status qkv_adapter_load(struct qkv_model *model, const char *path);
@@ -56,7 +60,8 @@ QKV_API enum qkv_status qkv_adapter_use(struct qkv_model *model, const char *nam
 QKV_API enum qkv_status qkv_adapter_save(struct qkv_model *model, const char *base, const char *folder);
 /* Writes the model's adapter as a GGUF file for --lora of llama.cpp, with the names and the order of rows that a GGUF
  * file of the model has. family: as in qkv_gguf_options; format: "f32", "f16" or "bf16". *notes, where notes is not
- * NULL, gets sentences and the architecture, as qkv_model_export_gguf does. Fails with QKV_ARGUMENT, QKV_MEMORY,
+ * NULL, gets sentences and the architecture, as qkv_model_export_gguf does. GGUF files have no magnitudes: QKV_SPEC.
+ * Fails with QKV_ARGUMENT, QKV_MEMORY,
  * QKV_FILE, QKV_SPEC, QKV_NUMBER. */
 struct qkv_gguf_notes;
 QKV_API enum qkv_status qkv_adapter_export_gguf(struct qkv_model *model, const char *family, const char *format,
@@ -64,6 +69,13 @@ QKV_API enum qkv_status qkv_adapter_export_gguf(struct qkv_model *model, const c
 /* Adds the adapter to the model's weights, and removes it. Adapted matrices become fp32; what is then saved or exported
  * chooses their type again. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_adapter_merge(struct qkv_model *model);
+/* What the latest export of the model cost the matrices that an adapter was merged into: it rounded them from fp32 to
+ * its type. Returns how many there are; 0: none, or they were written in f32. Of a matrix, the error is the length
+ * (Frobenius norm) of what rounding changed, and the change that of what the adapter changed, both divided by the
+ * length of the exact sum. Pointers may be NULL: the mean of the errors, the largest error and the name of its matrix,
+ * which is the model's, and the mean of the changes; 0 and NULL where the result is 0. */
+QKV_API size_t qkv_adapter_merge_cost(const struct qkv_model *model, double *error, double *worst, const char **name,
+                                      double *change);
 /* Removes the adapter: the model is as it was before. Adapters with names stay. Fails with QKV_ARGUMENT. */
 QKV_API enum qkv_status qkv_adapter_remove(struct qkv_model *model);
 

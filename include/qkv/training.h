@@ -199,9 +199,9 @@ QKV_API enum qkv_status qkv_optimizer_exchange(struct qkv_optimizer *optimizer);
       "the best one as checkpoint-best.safetensors; RUN/FILE names one to resume, or as a model")                      \
     X(REAL, decay_share, 0.2, "optimizer", "schedule wsd: share of the steps in which the rate falls to min_rate")     \
     X(TEXT, lora, NULL, "trained model",                                                                               \
-      "with from: train an adapter (LoRA) and keep the model as it is: rank=16,alpha=32,rslora=true,dropout=0.1,"      \
-      "targets=q,v in any order; a target is the last part of a name, here or in the model's family, or all-linear; "  \
-      "the defaults are rank=16, alpha=2*rank, dropout=0, targets=all-linear")                                         \
+      "with from: train an adapter (LoRA) and keep the model as it is: rank=16,alpha=32,rslora=true,dora=true,"        \
+      "dropout=0.1,targets=q,v in any order; a target is the last part of a name, here or in the model's family, "     \
+      "or all-linear; the defaults are rank=16, alpha=2*rank, dropout=0, targets=all-linear")                          \
     X(TEXT, text_key, NULL, "data",                                                                                    \
       "texts in JSON lines (.jsonl, .ndjson): key of the text of a document; with this option data is a mixture "      \
       "whatever its names are (default: text)")                                                                        \

@@ -55,6 +55,7 @@ struct qkv_family_rows {
     size_t count, columns;
     bool plus_one;                    /* the tensor has 1 + the numbers */
     struct qkv_family_place *places;  /* of each row; NULL: `array` has the numbers, or they are zeros */
+    size_t shows;                     /* 1 + the index of the weight that `array` shows; 0: it shows none */
     size_t made;                      /* 1 + the index of a transposed tensor, whose numbers were made; 0: none */
     const struct qkv_weight *weights; /* of the model */
 };
@@ -62,6 +63,8 @@ struct qkv_family_rows {
 enum qkv_status qkv_family_rows_begin(const struct qkv_family_arrays *arrays, size_t i, struct qkv_family_rows *rows);
 /* The numbers of row r, of the type *dtype; NULL: they are zeros. Any thread. */
 const void *qkv_family_rows_at(const struct qkv_family_rows *rows, size_t r, enum qkv_dtype *dtype);
+/* The weight that has row r; NULL: none, or the tensor was made. */
+const struct qkv_weight *qkv_family_rows_weight(const struct qkv_family_rows *rows, size_t r);
 /* The type that the rows have, if all have the same; else QKV_F32. */
 enum qkv_dtype qkv_family_rows_dtype(const struct qkv_family_rows *rows);
 void qkv_family_rows_free(struct qkv_family_rows *rows);

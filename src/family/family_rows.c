@@ -42,7 +42,8 @@ enum qkv_status qkv_family_rows_begin(const struct qkv_family_arrays *arrays, si
     const struct qkv_family_array *a = &arrays->list[i];
     const struct qkv_array *array = &a->array;
     const size_t all = qkv_array_elements(array), last = array->rank ? array->shape[array->rank - 1] : 1;
-    *rows = (struct qkv_family_rows){.arrays = arrays, .array = array, .weights = arrays->model->weights.list};
+    *rows = (struct qkv_family_rows){
+        .arrays = arrays, .array = array, .shows = a->shows, .weights = arrays->model->weights.list};
     if (a->transposed) {
         rows->made = i + 1;
         rows->columns = last;
@@ -68,6 +69,11 @@ const void *qkv_family_rows_at(const struct qkv_family_rows *rows, size_t r, enu
     if (!w->stored) return w->data + place->row * rows->columns;
     *dtype = w->array.dtype;
     return (const char *)w->array.data + qkv_type_span(*dtype, place->row * rows->columns);
+}
+
+const struct qkv_weight *qkv_family_rows_weight(const struct qkv_family_rows *rows, size_t r) {
+    const size_t weight = rows->places ? rows->places[r].weight : rows->shows;
+    return weight ? &rows->weights[weight - 1] : NULL;
 }
 
 enum qkv_dtype qkv_family_rows_dtype(const struct qkv_family_rows *rows) {

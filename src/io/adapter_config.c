@@ -30,8 +30,9 @@ static const char *const idle_keys[] = {"auto_mapping",
                                         "runtime_config",
                                         "ensure_weight_tying"};
 /* Keys that are read. */
-static const char *const read_keys[] = {
-    "peft_type", "r", "lora_alpha", "use_rslora", "bias", "rank_pattern", "alpha_pattern", "init_lora_weights"};
+static const char *const read_keys[] = {"peft_type",        "r",    "lora_alpha",   "use_rslora",
+                                        "use_dora",         "bias", "rank_pattern", "alpha_pattern",
+                                        "init_lora_weights"};
 
 static bool key_in(const char *key, const char *const *list, size_t count) {
     for (size_t i = 0; i < count; i++)
@@ -68,8 +69,11 @@ static enum qkv_status config_check(const struct qkv_adapter_reading *r) {
         value = json_object_get(r->root, patterns[i]);
         if (!value_is_empty(value) && !json_is_object(value)) return config_refuse(r, patterns[i], "objects");
     }
-    value = json_object_get(r->root, "use_rslora");
-    if (!value_is_empty(value) && !json_is_true(value)) return config_refuse(r, "use_rslora", "true and false");
+    static const char *const flags[] = {"use_rslora", "use_dora"};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        value = json_object_get(r->root, flags[i]);
+        if (!value_is_empty(value) && !json_is_true(value)) return config_refuse(r, flags[i], "true and false");
+    }
     if (!config_start_is_plain(json_object_get(r->root, "init_lora_weights")))
         return config_refuse(r, "init_lora_weights",
                              "true, false, \"gaussian\", \"eva\" and \"orthogonal\" (others change the base)");
@@ -108,6 +112,7 @@ enum qkv_status qkv_adapter_config_read(struct qkv_adapter_reading *r) {
     if (!(value_is_empty(dropout) || json_is_number(dropout)) || !(r->settings.dropout >= 0 && r->settings.dropout < 1))
         return config_refuse(r, "lora_dropout", "numbers from 0 and less than 1");
     r->settings.rank_stabilised = json_is_true(json_object_get(r->root, "use_rslora"));
+    r->settings.dora = json_is_true(json_object_get(r->root, "use_dora"));
     return QKV_OK;
 }
 

@@ -7,6 +7,11 @@
 #include "model/model.h"
 
 enum { QKV_ADAPTER_RANK_MOST = 1 << 14 };
+/* Names of tensors in folders: before and after the name of the module. */
+#define QKV_ADAPTER_PREFIX     "base_model.model."
+#define QKV_ADAPTER_A          "lora_A.weight"
+#define QKV_ADAPTER_B          "lora_B.weight"
+#define QKV_ADAPTER_MAGNITUDES "lora_magnitude_vector"
 
 /* Reads "rank=16,targets=q,v" (qkv_adapter_create). The caller frees settings->targets. Fails with QKV_ARGUMENT,
  * QKV_MEMORY. (adapter_settings.c) */
@@ -28,19 +33,23 @@ void qkv_adapter_module(const struct qkv_model *model, const struct qkv_weight *
 /* The same in files of another family, or of the GGUF files of a family; names NULL: in files of ours. */
 void qkv_adapter_module_in(const struct qkv_family_config *names, const struct qkv_model *model,
                            const struct qkv_weight *weight, struct qkv_adapter_module *module);
+/* Whether two weights have one adapter in files: a module of the model's family has both, in one operand. */
+bool qkv_adapter_joins(const struct qkv_model *model, const struct qkv_weight *first, const struct qkv_weight *other);
 /* Gives the adapted weights that settings->targets names: a heap list, by rising weight. Fails with QKV_ARGUMENT,
  * QKV_SPEC, QKV_MEMORY. (adapter_targets.c) */
 enum qkv_status qkv_adapter_choose(const struct qkv_model *model, const struct qkv_adapter_settings *settings,
                                    struct qkv_adapted **adapted, size_t *count);
-/* Fails with QKV_SPEC if the weight shares a matrix with others in the model's family: files have one adapter for
- * all. */
-enum qkv_status qkv_adapter_check_target(const struct qkv_model *model, const struct qkv_weight *weight);
+/* Fails with QKV_SPEC if the adapted weights are a part of a matrix of the model's family: files have one adapter for
+ * all of it. */
+enum qkv_status qkv_adapter_check_target(const struct qkv_model *model, const struct qkv_adapted *adapted);
 /* Writes the adapter's files into a folder that exists, for the base that its settings name. (adapter_write.c) */
 enum qkv_status qkv_adapter_write(struct qkv_model *model, const char *folder);
 /* The same of a run, with the tokenizers and the other texts of its model. */
 enum qkv_status qkv_adapter_write_run(struct qkv_model *model, const char *folder);
 /* Fails with QKV_ARGUMENT if the model has no adapter with numbers that is its own. */
 enum qkv_status qkv_adapter_need(struct qkv_model *model);
+/* Fails with QKV_ARGUMENT if also something uses the model. */
+enum qkv_status qkv_adapter_idle(struct qkv_model *model);
 /* Notes where the model is from. Fails with QKV_MEMORY. */
 enum qkv_status qkv_adapter_set_base(struct qkv_model *model, const char *base);
 /* qkv_adapter_load, or, with a name, qkv_adapter_add; the model may be planned, and then gets no numbers.

@@ -7,11 +7,15 @@
 #include "io/adapter_files.h"
 #include "io/gguf_export.h"
 
-/* The parts of one matrix of GGUF files, such as q, k and v. */
+/* One weight of a part of the adapter, and its first row in b of the part. */
+struct adapter_member {
+    size_t part, weight, first;
+};
+/* The weights of one matrix of GGUF files, such as q, k and v. */
 struct adapter_matrix {
     struct qkv_adapter_module module;
     size_t first, count; /* of adapter_gguf.members */
-    bool same;           /* all parts have the same a */
+    bool same;           /* all of them have the same a */
     size_t rank, rows, columns;
 };
 struct adapter_gguf {
@@ -21,18 +25,25 @@ struct adapter_gguf {
     double alpha;
     struct adapter_matrix *matrices;
     size_t matrix_count;
-    size_t *members; /* indices of parts, matrix by matrix */
+    struct adapter_member *weights; /* of all parts */
+    size_t weight_count;
+    struct adapter_member *members; /* the same, matrix by matrix */
 };
 
 /* ---- matrices ---------------------------------------------------------------------------------------------------- */
 
-static const struct qkv_weight *part_weight(const struct adapter_gguf *g, size_t i) {
-    return &g->adapter->base.list[g->adapter->adapted[i].weight];
+static const struct qkv_weight *member_weight(const struct adapter_gguf *g, const struct adapter_member *x) {
+    return &g->adapter->base.list[x->weight];
 }
 
-static enum qkv_status part_module(const struct adapter_gguf *g, size_t i, struct qkv_adapter_module *module) {
+static const struct qkv_adapter_part *member_part(const struct adapter_gguf *g, const struct adapter_member *x) {
+    return &g->adapter->parts[x->part];
+}
+
+static enum qkv_status member_module(const struct adapter_gguf *g, const struct adapter_member *x,
+                                     struct qkv_adapter_module *module) {
     const struct qkv_family_config *names = g->e->config.family ? &g->e->config : NULL;
-    const struct qkv_weight *weight = part_weight(g, i);
+    const struct qkv_weight *weight = member_weight(g, x);
     const unsigned other = QKV_FAMILY_TRANSPOSED | QKV_FAMILY_STACKED | QKV_FAMILY_BY_HEAD;
     qkv_adapter_module_in(names, g->e->model, weight, module);
     if (!names || (module->published && !(module->view.flags & other) && module->view.slices == 1)) return QKV_OK;
@@ -40,41 +51,60 @@ static enum qkv_status part_module(const struct adapter_gguf *g, size_t i, struc
                     names->gguf->architecture, weight->array.name);
 }
 
-static bool parts_share(const struct adapter_gguf *g, size_t i, size_t k) {
-    const struct qkv_tensor *x = &g->adapter->parts[i].a, *y = &g->adapter->parts[k].a;
-    return x->rows == y->rows && x->columns == y->columns && g->adapter->parts[i].scale == g->adapter->parts[k].scale &&
-           !memcmp(x->data, y->data, x->rows * x->columns * sizeof(float));
+static bool parts_share(const struct qkv_adapter_part *p, const struct qkv_adapter_part *q) {
+    const struct qkv_tensor *x = &p->a, *y = &q->a;
+    return p == q || (x->rows == y->rows && x->columns == y->columns && p->scale == q->scale &&
+                      !memcmp(x->data, y->data, x->rows * x->columns * sizeof(float)));
 }
 
-/* Adds the matrix of part i, and all its parts. */
+/* Lists the weights of all parts. */
+static enum qkv_status members_list(struct adapter_gguf *g) {
+    const struct qkv_model_adapter *a = g->adapter;
+    size_t count = 0;
+    for (size_t i = 0; i < a->part_count; i++) count += a->adapted[i].count;
+    g->matrices = qkv_allocate(g->e->ctx, count, sizeof *g->matrices);
+    g->weights = qkv_allocate(g->e->ctx, count, sizeof *g->weights);
+    g->members = qkv_allocate(g->e->ctx, count, sizeof *g->members);
+    if (!g->matrices || !g->weights || !g->members) return QKV_MEMORY;
+    for (size_t i = 0; i < a->part_count; i++)
+        for (size_t k = 0, first = 0; k < a->adapted[i].count; k++) {
+            const size_t weight = a->adapted[i].weight + k;
+            g->weights[g->weight_count++] = (struct adapter_member){i, weight, first};
+            first += a->base.list[weight].rows;
+        }
+    return QKV_OK;
+}
+
+/* Adds the matrix of weight i of the list, and all weights of that matrix. */
 static enum qkv_status matrix_add(struct adapter_gguf *g, size_t i, const struct qkv_adapter_module *module,
                                   size_t *taken) {
     struct adapter_matrix *x = &g->matrices[g->matrix_count++];
+    const struct qkv_adapter_part *first = member_part(g, &g->weights[i]);
     size_t ranks = 0;
     *x = (struct adapter_matrix){.module = *module, .first = *taken, .same = true};
-    for (size_t k = i; k < g->adapter->part_count; k++) {
+    for (size_t k = i; k < g->weight_count; k++) {
         struct qkv_adapter_module other;
-        const enum qkv_status status = part_module(g, k, &other);
+        const enum qkv_status status = member_module(g, &g->weights[k], &other);
         if (status) return status;
         if (strcmp(other.name, module->name) != 0) continue;
-        g->members[(*taken)++] = k;
+        g->members[(*taken)++] = g->weights[k];
         x->count++;
-        x->same = x->same && parts_share(g, i, k);
-        ranks += g->adapter->parts[k].a.rows;
+        x->same = x->same && parts_share(first, member_part(g, &g->weights[k]));
+        ranks += member_part(g, &g->weights[k])->a.rows;
     }
-    x->rank = x->same ? g->adapter->parts[i].a.rows : ranks;
-    x->rows = module->published ? module->view.total : g->adapter->parts[i].b.rows;
-    x->columns = g->adapter->parts[i].a.columns;
+    x->rank = x->same ? first->a.rows : ranks;
+    x->rows = module->published ? module->view.total : member_weight(g, &g->weights[i])->rows;
+    x->columns = first->a.columns;
     return QKV_OK;
 }
 
 static enum qkv_status matrices_list(struct adapter_gguf *g) {
-    enum qkv_status status = QKV_OK;
+    enum qkv_status status = members_list(g);
     size_t taken = 0;
-    for (size_t i = 0; i < g->adapter->part_count && !status; i++) {
+    for (size_t i = 0; i < g->weight_count && !status; i++) {
         struct qkv_adapter_module module;
         bool listed = false;
-        status = part_module(g, i, &module);
+        status = member_module(g, &g->weights[i], &module);
         for (size_t k = 0; k < g->matrix_count && !listed; k++)
             listed = !strcmp(g->matrices[k].module.name, module.name);
         if (!status && !listed) status = matrix_add(g, i, &module, &taken);
@@ -84,31 +114,31 @@ static enum qkv_status matrices_list(struct adapter_gguf *g) {
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* The rows of a: one matrix, or those of all parts. */
+/* The rows of a: one matrix, or those of all members. */
 static void matrix_down(const struct adapter_gguf *g, const struct adapter_matrix *x, float *out) {
     for (size_t i = 0; i < (x->same ? 1 : x->count); i++) {
-        const struct qkv_tensor *a = &g->adapter->parts[g->members[x->first + i]].a;
+        const struct qkv_tensor *a = &member_part(g, &g->members[x->first + i])->a;
         memcpy(out, a->data, a->rows * a->columns * sizeof *out);
         out += a->rows * a->columns;
     }
 }
 
 /* The rows of b in the order of the file. Its readers scale by alpha / rank; b has what differs from it. Columns of
- * other parts, and rows of parts without an adapter, are zeros. */
+ * other members, and rows of weights without an adapter, are zeros. */
 static void matrix_up(const struct adapter_gguf *g, const struct adapter_matrix *x, float *out) {
     const float scale = (float)(g->alpha / (double)x->rank);
     size_t first = 0;
     memset(out, 0, x->rows * x->rank * sizeof *out);
     for (size_t i = 0; i < x->count; i++) {
-        const size_t member = g->members[x->first + i];
-        const struct qkv_adapter_part *part = &g->adapter->parts[member];
+        const struct adapter_member *member = &g->members[x->first + i];
+        const struct qkv_adapter_part *part = member_part(g, member);
         struct qkv_adapter_module module;
-        if (part_module(g, member, &module)) return; /* listing has found it */
+        if (member_module(g, member, &module)) return; /* listing has found it */
         const float factor = part->scale / scale;
         const size_t rank = part->b.columns;
-        for (size_t r = 0; r < part->b.rows; r++) {
+        for (size_t r = 0; r < member_weight(g, member)->rows; r++) {
             const size_t row = module.published ? qkv_family_row(&module.view, r) : r;
-            const float *from = (const float *)part->b.data + r * rank;
+            const float *from = (const float *)part->b.data + (member->first + r) * rank;
             for (size_t c = 0; c < rank; c++) out[row * x->rank + first + c] = factor * from[c];
         }
         if (!x->same) first += rank;
@@ -180,10 +210,7 @@ static enum qkv_status file_put_keys(const struct adapter_gguf *g) {
 }
 
 static enum qkv_status file_write(struct adapter_gguf *g) {
-    const size_t n = g->adapter->part_count;
-    g->matrices = qkv_allocate(g->e->ctx, n, sizeof *g->matrices);
-    g->members = qkv_allocate(g->e->ctx, n, sizeof *g->members);
-    enum qkv_status status = g->matrices && g->members ? matrices_list(g) : QKV_MEMORY;
+    enum qkv_status status = matrices_list(g);
     file_choose_alpha(g);
     if (!status) status = file_put_keys(g);
     for (size_t i = 0; i < 2 * g->matrix_count && !status; i++)
@@ -193,6 +220,7 @@ static enum qkv_status file_write(struct adapter_gguf *g) {
         status = matrix_write(g, &g->matrices[i / 2], i % 2 != 0);
     if (!status) status = qkv_gguf_commit(&g->e->writer);
     free(g->matrices);
+    free(g->weights);
     free(g->members);
     return status;
 }
@@ -230,6 +258,11 @@ enum qkv_status qkv_adapter_export_gguf(struct qkv_model *model, const char *fam
     if (!type || !type->weights || type->gguf < 0 || type->block != 1)
         return qkv_fail(model->ctx, QKV_ARGUMENT, "adapters have no type \"%.40s\"; there are f32, f16 and bf16",
                         format);
+    if (model->adapter->settings.dora)
+        return qkv_fail(
+            model->ctx, QKV_SPEC,
+            "the adapter has magnitudes (DoRA), which GGUF files of adapters cannot have; merge it into the "
+            "model, or save it as a folder");
     struct qkv_gguf_notes *made = qkv_allocate(model->ctx, 1, sizeof *made);
     status = made ? export_adapter(model, &options, type, path, made) : QKV_MEMORY;
     if (status || !notes)

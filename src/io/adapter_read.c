@@ -10,13 +10,21 @@ enum { PREFIX_MOST = 64 };
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
-/* The tensor of a module, its a or its b; NULL: the file has none. */
-static const struct qkv_array *tensor_find(const struct qkv_adapter_reading *r, const char *module, bool up) {
+/* The tensors of a module. */
+enum tensor_kind { TENSOR_A, TENSOR_B, TENSOR_MAGNITUDES };
+static const struct {
+    const char *folder, *gguf; /* names of files, after that of the module; NULL: GGUF files have no such tensor */
+} tensor_ends[] = {[TENSOR_A] = {QKV_ADAPTER_A, "weight.lora_a"},
+                   [TENSOR_B] = {QKV_ADAPTER_B, "weight.lora_b"},
+                   [TENSOR_MAGNITUDES] = {QKV_ADAPTER_MAGNITUDES, NULL}};
+
+/* A tensor of a module; NULL: the file has none. */
+static const struct qkv_array *tensor_find(const struct qkv_adapter_reading *r, const char *module,
+                                           enum tensor_kind kind) {
     char name[QKV_FAMILY_NAME + PREFIX_MOST];
-    if (r->keys)
-        snprintf(name, sizeof name, "%s.weight.lora_%c", module, up ? 'b' : 'a');
-    else
-        snprintf(name, sizeof name, "base_model.model.%s.lora_%c.weight", module, up ? 'B' : 'A');
+    if (r->keys && !tensor_ends[kind].gguf) return NULL;
+    snprintf(name, sizeof name, "%s%s.%s", r->keys ? "" : QKV_ADAPTER_PREFIX, module,
+             r->keys ? tensor_ends[kind].gguf : tensor_ends[kind].folder);
     return qkv_tensors_find(r->file, name);
 }
 
@@ -33,22 +41,38 @@ static bool tensor_module(const struct qkv_adapter_reading *r, const struct qkv_
     return true;
 }
 
+/* columns 0: a vector. */
 static enum qkv_status tensor_shape(const struct qkv_adapter_reading *r, const struct qkv_array *x, size_t rows,
                                     size_t columns) {
+    const int rank = columns ? 2 : 1;
     if (!qkv_type_is_real(x->dtype))
         return qkv_fail(r->ctx, QKV_FORMAT, "%s: %s is of type %s; adapters have real numbers", r->weights, x->name,
                         qkv_types[x->dtype]->name);
-    if (x->rank == 2 && x->shape[0] == rows && x->shape[1] == columns) return QKV_OK;
-    char have[QKV_SHAPE_TEXT];
-    return qkv_fail(r->ctx, QKV_SHAPE,
-                    "%s: %s is %s, but this model and its rank need (%zu, %zu): it is for another model", r->weights,
-                    x->name, qkv_shape_text(x->shape, x->rank, have), rows, columns);
+    if (x->rank == rank && x->shape[0] == rows && (rank == 1 || x->shape[1] == columns)) return QKV_OK;
+    char have[QKV_SHAPE_TEXT], need[QKV_SHAPE_TEXT];
+    return qkv_fail(r->ctx, QKV_SHAPE, "%s: %s is %s, but this model and its rank need %s: it is for another model",
+                    r->weights, x->name, qkv_shape_text(x->shape, x->rank, have),
+                    qkv_shape_text((const size_t[]){rows, columns}, rank, need));
+}
+
+/* Adds a weight to the adapted ones before it, if one module of the model's family has both, and the file has one
+ * adapter for them. */
+static bool tensor_join(struct qkv_adapter_reading *r, size_t weight, const struct qkv_array *a,
+                        const struct qkv_array *b) {
+    struct qkv_adapted *last = r->count ? &r->adapted[r->count - 1] : NULL;
+    if (!last || r->a[r->count - 1] != a || r->b[r->count - 1] != b || last->weight + last->count != weight)
+        return false;
+    if (!qkv_adapter_joins(r->model, &r->model->weights.list[last->weight], &r->model->weights.list[weight]))
+        return false;
+    last->count++;
+    return true;
 }
 
 /* One adapted weight. */
 static enum qkv_status tensor_take(struct qkv_adapter_reading *r, size_t weight, const char *module, size_t rows,
                                    const struct qkv_array *a, const struct qkv_array *b) {
     const struct qkv_weight *w = &r->model->weights.list[weight];
+    const struct qkv_array *m = tensor_find(r, module, TENSOR_MAGNITUDES);
     size_t rank;
     double scale;
     if (!a || !b)
@@ -59,13 +83,20 @@ static enum qkv_status tensor_take(struct qkv_adapter_reading *r, size_t weight,
                         "%s has an adapter of %s, here %s; only matrices of attention and feed-forward layers can have "
                         "one",
                         r->weights, module, w->array.name);
+    if (r->settings.dora && !m)
+        return qkv_fail(r->ctx, QKV_FORMAT,
+                        "%s has no %s of %s, which an adapter with use_dora needs; restore the file", r->weights,
+                        QKV_ADAPTER_MAGNITUDES, module);
+    if (tensor_join(r, weight, a, b)) return QKV_OK;
     enum qkv_status status =
         r->keys ? qkv_adapter_gguf_size(r, a, &rank, &scale) : qkv_adapter_config_size(r, module, &rank, &scale);
     if (status) return status;
     status = tensor_shape(r, a, rank, w->columns);
     if (!status) status = tensor_shape(r, b, rows, rank);
-    r->adapted[r->count] = (struct qkv_adapted){weight, rank, (float)scale};
+    if (!status && r->settings.dora) status = tensor_shape(r, m, rows, 0);
+    r->adapted[r->count] = (struct qkv_adapted){weight, 1, rank, (float)scale};
     r->a[r->count] = a;
+    r->m[r->count] = r->settings.dora ? m : NULL;
     r->b[r->count++] = b;
     return status;
 }
@@ -80,7 +111,7 @@ static enum qkv_status tensors_match(struct qkv_adapter_reading *r) {
         if (weight->bias || weight->array.rank != 2) continue;
         qkv_adapter_module_in(r->names, r->model, weight, &module);
         for (size_t k = 0; tensor_module(r, &module, k, name); k++) {
-            const struct qkv_array *a = tensor_find(r, name, false), *b = tensor_find(r, name, true);
+            const struct qkv_array *a = tensor_find(r, name, TENSOR_A), *b = tensor_find(r, name, TENSOR_B);
             if (!a && !b) continue;
             status = tensor_take(r, i, name, module.published ? module.view.total : weight->rows, a, b);
             break;
@@ -94,7 +125,7 @@ static enum qkv_status tensors_left(const struct qkv_adapter_reading *r) {
     for (size_t i = 0; i < qkv_tensors_count(r->file); i++) {
         const struct qkv_array *x = qkv_tensors_at(r->file, i);
         bool used = false;
-        for (size_t k = 0; k < r->count && !used; k++) used = r->a[k] == x || r->b[k] == x;
+        for (size_t k = 0; k < r->count && !used; k++) used = r->a[k] == x || r->b[k] == x || r->m[k] == x;
         if (!used)
             return qkv_fail(r->ctx, QKV_SPEC,
                             "%s has %.160s, and the model has no weight for it: it is for another model", r->weights,
@@ -128,23 +159,32 @@ static enum qkv_status numbers_check(const struct qkv_adapter_reading *r, const 
     return QKV_OK;
 }
 
-static enum qkv_status numbers_read(const struct qkv_adapter_reading *r, size_t i) {
-    const struct qkv_model_adapter *adapter = qkv_model_newest_adapter(r->model);
-    const struct qkv_adapter_part *part = &adapter->parts[i];
-    const size_t rank = part->b.columns;
-    float *b = qkv_allocate(r->ctx, qkv_array_elements(r->b[i]), sizeof *b);
-    enum qkv_status status = b ? qkv_tensors_floats(r->file, r->a[i], part->a.data) : QKV_MEMORY;
-    struct qkv_adapter_module module;
-    qkv_adapter_module_in(r->names, r->model, &qkv_model_base(r->model)->list[adapter->adapted[i].weight], &module);
-    if (!status) status = numbers_check(r, r->a[i], part->a.data);
-    if (!status) status = qkv_tensors_floats(r->file, r->b[i], b);
-    if (!status) status = numbers_check(r, r->b[i], b);
-    for (size_t k = 0; k < part->b.rows && !status; k++) {
-        const size_t row = module.published ? qkv_family_row(&module.view, k) : k;
-        memcpy((float *)part->b.data + k * rank, b + row * rank, rank * sizeof *b);
+/* Reads a tensor of the file, whose rows have the order of the family, into one of a part. */
+static enum qkv_status numbers_rows(const struct qkv_adapter_reading *r, size_t i, const struct qkv_array *x,
+                                    struct qkv_tensor *to, size_t columns) {
+    const struct qkv_adapted *adapted = &qkv_model_newest_adapter(r->model)->adapted[i];
+    const struct qkv_weight *weight = &qkv_model_base(r->model)->list[adapted->weight];
+    float *numbers = qkv_allocate(r->ctx, qkv_array_elements(x), sizeof *numbers), *at = to->data;
+    enum qkv_status status = numbers ? qkv_tensors_floats(r->file, x, numbers) : QKV_MEMORY;
+    if (!status) status = numbers_check(r, x, numbers);
+    for (size_t w = 0; w < adapted->count && !status; w++, weight++) {
+        struct qkv_adapter_module module;
+        qkv_adapter_module_in(r->names, r->model, weight, &module);
+        for (size_t k = 0; k < weight->rows; k++, at += columns) {
+            const size_t row = module.published ? qkv_family_row(&module.view, k) : k;
+            memcpy(at, numbers + row * columns, columns * sizeof *numbers);
+        }
     }
-    free(b);
+    free(numbers);
     return status;
+}
+
+static enum qkv_status numbers_read(const struct qkv_adapter_reading *r, size_t i) {
+    struct qkv_adapter_part *part = &qkv_model_newest_adapter(r->model)->parts[i];
+    enum qkv_status status = qkv_tensors_floats(r->file, r->a[i], part->a.data);
+    if (!status) status = numbers_check(r, r->a[i], part->a.data);
+    if (!status) status = numbers_rows(r, i, r->b[i], &part->b, part->b.columns);
+    return status || !r->m[i] ? status : numbers_rows(r, i, r->m[i], &part->m, 1);
 }
 
 static enum qkv_status reading_run(struct qkv_adapter_reading *r) {
@@ -153,8 +193,9 @@ static enum qkv_status reading_run(struct qkv_adapter_reading *r) {
     r->adapted = qkv_allocate(r->ctx, most, sizeof *r->adapted);
     r->a = qkv_allocate(r->ctx, most, sizeof *r->a);
     r->b = qkv_allocate(r->ctx, most, sizeof *r->b);
+    r->m = qkv_allocate(r->ctx, most, sizeof *r->m);
     const bool folder = !qkv_gguf_is(r->weights ? r->weights : "");
-    if (!r->path || !r->weights || !r->adapted || !r->a || !r->b) return QKV_MEMORY;
+    if (!r->path || !r->weights || !r->adapted || !r->a || !r->b || !r->m) return QKV_MEMORY;
     r->names = folder ? m->origin.family : NULL;
     enum qkv_status status = folder ? qkv_adapter_config_read(r) : qkv_adapter_gguf_read(r);
     if (!status && folder) status = qkv_tensors_open(r->ctx, r->weights, &r->file);
@@ -166,6 +207,7 @@ static enum qkv_status reading_run(struct qkv_adapter_reading *r) {
     if (!r->name)
         status = qkv_adapter_set_base(m, json_string_value(json_object_get(r->root, "base_model_name_or_path")));
     for (size_t i = 0; i < r->count && !status && !m->planned; i++) status = numbers_read(r, i);
+    qkv_model_newest_adapter(m)->normed = 0;
     if (status) qkv_model_drop_adapter(m);
     return status;
 }
@@ -184,6 +226,7 @@ enum qkv_status qkv_adapter_read(struct qkv_model *m, const char *name, const ch
     free(r.adapted);
     free(r.a);
     free(r.b);
+    free(r.m);
     json_decref(r.root);
     qkv_family_config_free(&r.made);
     qkv_gguf_free(r.keys);

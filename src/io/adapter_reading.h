@@ -23,6 +23,7 @@ struct qkv_adapter_reading {
     double alpha;                    /* of a GGUF file; 0: all scales are 1 */
     struct qkv_adapted *adapted;     /* of the model's weights */
     const struct qkv_array **a, **b; /* of each */
+    const struct qkv_array **m;      /* its magnitudes; NULL: it has none */
     size_t count;
 };
 

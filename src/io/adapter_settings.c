@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const adapter_keys[] = {"rank", "alpha", "rslora", "dropout", "targets"};
-enum { KEY_RANK, KEY_ALPHA, KEY_RSLORA, KEY_DROPOUT, KEY_TARGETS, KEY_COUNT };
+static const char *const adapter_keys[] = {"rank", "alpha", "rslora", "dropout", "dora", "targets"};
+enum { KEY_RANK, KEY_ALPHA, KEY_RSLORA, KEY_DROPOUT, KEY_DORA, KEY_TARGETS, KEY_COUNT };
 
 double qkv_adapter_scale(const struct qkv_adapter_settings *settings, double alpha, size_t rank) {
     return alpha / (settings->rank_stabilised ? sqrt((double)rank) : (double)rank);
@@ -28,6 +28,11 @@ static enum qkv_status text_target(struct adapter_text *t, const char *name) {
     return qkv_buffer_print(t->ctx, &t->targets, "%s%s", t->targets.size ? "," : "", name);
 }
 
+static enum qkv_status text_flag(struct adapter_text *t, int key, const char *value, bool *flag) {
+    *flag = !strcmp(value, "true");
+    return *flag || !strcmp(value, "false") ? QKV_OK : text_wrong(t, key, value, "true or false");
+}
+
 static enum qkv_status text_set(struct adapter_text *t, int key, const char *value) {
     struct qkv_adapter_settings *s = t->settings;
     double x = 0;
@@ -45,8 +50,9 @@ static enum qkv_status text_set(struct adapter_text *t, int key, const char *val
         s->alpha = x;
         return QKV_OK;
     case KEY_RSLORA:
-        s->rank_stabilised = !strcmp(value, "true");
-        return s->rank_stabilised || !strcmp(value, "false") ? QKV_OK : text_wrong(t, key, value, "true or false");
+        return text_flag(t, key, value, &s->rank_stabilised);
+    case KEY_DORA:
+        return text_flag(t, key, value, &s->dora);
     case KEY_DROPOUT:
         if (!number || !(x >= 0 && x < 1)) return text_wrong(t, key, value, "at least 0 and less than 1");
         s->dropout = x;
@@ -65,8 +71,8 @@ static enum qkv_status text_item(struct adapter_text *t, char *item, bool *targe
     while (key < KEY_COUNT && strcmp(adapter_keys[key], item) != 0) key++;
     if (key == KEY_COUNT || !equals)
         return qkv_fail(t->ctx, QKV_ARGUMENT,
-                        "lora: \"%.60s\" is no setting; there are rank=N, alpha=X, rslora=true, dropout=P and "
-                        "targets=NAME,NAME",
+                        "lora: \"%.60s\" is no setting; there are rank=N, alpha=X, rslora=true, dropout=P, dora=true "
+                        "and targets=NAME,NAME",
                         item);
     *targets = key == KEY_TARGETS;
     return text_set(t, key, equals + 1);

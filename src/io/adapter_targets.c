@@ -57,13 +57,23 @@ static bool target_means(const struct qkv_model *m, const struct qkv_weight *wei
     return module.published && target_ends(module.name, target);
 }
 
-enum qkv_status qkv_adapter_check_target(const struct qkv_model *m, const struct qkv_weight *weight) {
+bool qkv_adapter_joins(const struct qkv_model *m, const struct qkv_weight *first, const struct qkv_weight *other) {
+    struct qkv_adapter_module a, b;
+    qkv_adapter_module(m, first, &a);
+    qkv_adapter_module(m, other, &b);
+    return a.published && a.view.parts > 1 && first->part_of == other->part_of && !strcmp(a.name, b.name);
+}
+
+enum qkv_status qkv_adapter_check_target(const struct qkv_model *m, const struct qkv_adapted *adapted) {
+    const struct qkv_weight *weight = &qkv_model_base(m)->list[adapted->weight];
     struct qkv_adapter_module module;
+    size_t rows = 0;
     qkv_adapter_module(m, weight, &module);
-    if (!module.published || (module.view.parts == 1 && module.view.slices == 1)) return QKV_OK;
+    for (size_t i = 0; i < adapted->count; i++) rows += weight[i].rows;
+    if (!module.published || (rows == module.view.total && module.view.slices == 1)) return QKV_OK;
     return qkv_fail(m->ctx, QKV_SPEC,
-                    "%s is a part of %s in this family, which holds several weights in one matrix; adapters of such "
-                    "parts cannot be written as PEFT reads them",
+                    "%s is a part of %s in this family, which holds several weights in one matrix; an adapter in files "
+                    "of PEFT is one of the whole matrix",
                     weight->array.name, module.name);
 }
 
@@ -109,11 +119,18 @@ enum qkv_status qkv_adapter_choose(const struct qkv_model *m, const struct qkv_a
         status = target_mark(m, target, marked);
     }
     for (size_t i = 0; i < m->weights.count && !status; i++) {
+        struct qkv_adapted *last = *count ? &(*adapted)[*count - 1] : NULL;
         if (!marked[i]) continue;
-        status = qkv_adapter_check_target(m, &m->weights.list[i]);
-        if (status) qkv_fail_at(m->ctx, "the targets of lora; name others");
-        (*adapted)[(*count)++] = (struct qkv_adapted){
-            i, settings->rank, (float)qkv_adapter_scale(settings, settings->alpha, settings->rank)};
+        if (last && last->weight + last->count == i &&
+            qkv_adapter_joins(m, &m->weights.list[last->weight], &m->weights.list[i]))
+            last->count++;
+        else
+            (*adapted)[(*count)++] = (struct qkv_adapted){
+                i, 1, settings->rank, (float)qkv_adapter_scale(settings, settings->alpha, settings->rank)};
+    }
+    for (size_t i = 0; i < *count && !status; i++) {
+        status = qkv_adapter_check_target(m, &(*adapted)[i]);
+        if (status) qkv_fail_at(m->ctx, "the targets of lora; name the matrix, or others");
     }
     free(copy);
     free(marked);

@@ -1,4 +1,4 @@
-/* adapter_write: adapters made, merged and removed, and written as PEFT's files. */
+/* adapter_write: adapters made and removed, and written as PEFT's files. */
 #include "io/adapter_files.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ enum qkv_status qkv_adapter_need(struct qkv_model *m) {
                                    : "the model has no adapter");
 }
 
-static enum qkv_status adapter_idle(struct qkv_model *m) {
+enum qkv_status qkv_adapter_idle(struct qkv_model *m) {
     const enum qkv_status status = qkv_adapter_need(m);
     if (status || !m->sharing.users) return status;
     return qkv_fail(m->ctx, QKV_ARGUMENT,
@@ -52,34 +52,9 @@ static enum qkv_status adapter_idle(struct qkv_model *m) {
 enum qkv_status qkv_adapter_remove(struct qkv_model *model) {
     QKV_CALL(qkv_model_context(model));
     QKV_NEED(qkv_call, model);
-    const enum qkv_status status = adapter_idle(model);
+    const enum qkv_status status = qkv_adapter_idle(model);
     if (!status) qkv_model_drop_adapter(model);
     return status;
-}
-
-/* w += scale·b·a */
-static void merge_part(const struct qkv_kernels *kernels, const struct qkv_adapter_part *part, float *w) {
-    const size_t rank = part->b.columns, columns = part->a.columns;
-    const float *a = part->a.data, *b = part->b.data;
-    for (size_t i = 0; i < part->b.rows; i++)
-        for (size_t r = 0; r < rank; r++)
-            kernels->scale(w + i * columns, true, a + r * columns, part->scale * b[i * rank + r], columns);
-}
-
-enum qkv_status qkv_adapter_merge(struct qkv_model *model) {
-    QKV_CALL(qkv_model_context(model));
-    QKV_NEED(qkv_call, model);
-    enum qkv_status status = adapter_idle(model);
-    if (!status) status = qkv_model_adapted_to_fp32(model);
-    if (status) return status;
-    struct qkv_model_adapter *a = model->adapter;
-    for (size_t i = 0; i < a->part_count; i++) {
-        merge_part(model->ctx->kernels, &a->parts[i], a->base.list[a->adapted[i].weight].data);
-        qkv_weight_changed(&a->base, a->adapted[i].weight);
-    }
-    qkv_model_drop_adapter(model);
-    qkv_model_drop_packed(model);
-    return QKV_OK;
 }
 
 /* ---- the base ---------------------------------------------------------------------------------------------------- */
@@ -108,8 +83,8 @@ static bool target_is_unique(const struct qkv_model *m, const char *last) {
     for (size_t i = 0, part = 0; i < a->base.count; i++) {
         const struct qkv_weight *weight = &a->base.list[i];
         struct qkv_adapter_module module;
-        const bool adapted = part < a->part_count && a->adapted[part].weight == i;
-        part += adapted;
+        while (part < a->part_count && a->adapted[part].weight + a->adapted[part].count <= i) part++;
+        const bool adapted = part < a->part_count && a->adapted[part].weight <= i;
         if (adapted || weight->array.rank != 2 || weight->bias) continue;
         qkv_adapter_module(m, weight, &module);
         const char *dot = strrchr(module.name, '.');
@@ -154,61 +129,72 @@ static enum qkv_status write_config(struct qkv_model *m, const char *base, const
     json_t *root = json_pack("{s:s, s:s?, s:s, s:i, s:o, s:o, s:b, s:b, s:b, s:b, s:o}", "peft_type", "LORA",
                              "base_model_name_or_path", base, "bias", "none", "r", (int)s->rank, "lora_alpha",
                              write_number(s->alpha), "lora_dropout", write_number(s->dropout), "use_rslora",
-                             s->rank_stabilised, "use_dora", false, "fan_in_fan_out", write_transposed(m),
+                             s->rank_stabilised, "use_dora", s->dora, "fan_in_fan_out", write_transposed(m),
                              "inference_mode", true, "target_modules", write_targets(m));
     return qkv_json_save(m->ctx, folder, QKV_ADAPTER_CONFIG_FILE, root);
 }
 
 /* ---- adapter_model.safetensors ----------------------------------------------------------------------------------- */
 
-/* The rows of b in the order of the family. */
-static enum qkv_status write_rows(struct qkv_model *m, const struct qkv_adapter_module *module,
-                                  const struct qkv_tensor *b, float **rows) {
-    *rows = qkv_allocate(m->ctx, b->rows * b->columns, sizeof **rows);
+/* The rows of b, or the magnitudes, of a part, in the order of the family. */
+static enum qkv_status write_rows(struct qkv_model *m, const struct qkv_adapted *adapted, const struct qkv_tensor *x,
+                                  size_t columns, float **rows) {
+    const struct qkv_weight *weight = &m->adapter->base.list[adapted->weight];
+    const float *from = x->data;
+    *rows = qkv_allocate(m->ctx, x->rows * x->columns, sizeof **rows);
     if (!*rows) return QKV_MEMORY;
-    for (size_t r = 0; r < b->rows; r++) {
-        const size_t to = module->published ? qkv_family_row(&module->view, r) : r;
-        memcpy(*rows + to * b->columns, (const float *)b->data + r * b->columns, b->columns * sizeof **rows);
+    for (size_t i = 0; i < adapted->count; i++) {
+        struct qkv_adapter_module module;
+        qkv_adapter_module(m, weight + i, &module);
+        for (size_t r = 0; r < weight[i].rows; r++, from += columns) {
+            const size_t to = module.published ? qkv_family_row(&module.view, r) : r;
+            memcpy(*rows + to * columns, from, columns * sizeof **rows);
+        }
     }
     return QKV_OK;
 }
 
-static enum qkv_status write_array(struct qkv_model *m, const struct qkv_adapter_module *module, const char *letter,
-                                   const struct qkv_tensor *x, const void *data, struct qkv_array *array) {
+static enum qkv_status write_array(struct qkv_model *m, const char *module, const char *end, const struct qkv_tensor *x,
+                                   const void *data, struct qkv_array *array) {
     struct qkv_buffer name = {0};
-    const enum qkv_status status =
-        qkv_buffer_print(m->ctx, &name, "base_model.model.%s.lora_%s.weight", module->name, letter);
+    const enum qkv_status status = qkv_buffer_print(m->ctx, &name, QKV_ADAPTER_PREFIX "%s.%s", module, end);
+    const bool vector = x->rows == 1 && !strcmp(end, QKV_ADAPTER_MAGNITUDES);
     *array = (struct qkv_array){.name = name.data,
                                 .dtype = QKV_F32,
-                                .rank = 2,
-                                .shape = {x->rows, x->columns},
+                                .rank = vector ? 1 : 2,
+                                .shape = {vector ? x->columns : x->rows, x->columns},
                                 .bytes = x->rows * x->columns * sizeof(float),
                                 .data = data};
     return status;
 }
 
+/* The tensors of a part; rows: two lists of numbers that are written, which the caller frees. */
+static enum qkv_status write_part(struct qkv_model *m, size_t i, struct qkv_array *arrays, float **rows) {
+    const struct qkv_model_adapter *a = m->adapter;
+    const struct qkv_adapter_part *part = &a->parts[i];
+    struct qkv_adapter_module module;
+    qkv_adapter_module(m, &a->base.list[a->adapted[i].weight], &module);
+    enum qkv_status status = write_rows(m, &a->adapted[i], &part->b, part->b.columns, &rows[0]);
+    if (!status) status = write_array(m, module.name, QKV_ADAPTER_A, &part->a, part->a.data, &arrays[0]);
+    if (!status) status = write_array(m, module.name, QKV_ADAPTER_B, &part->b, rows[0], &arrays[1]);
+    if (status || !a->settings.dora) return status;
+    status = write_rows(m, &a->adapted[i], &part->m, 1, &rows[1]);
+    return status ? status : write_array(m, module.name, QKV_ADAPTER_MAGNITUDES, &part->m, rows[1], &arrays[2]);
+}
+
 static enum qkv_status write_tensors(struct qkv_model *m, const char *path) {
     const struct qkv_model_adapter *a = m->adapter;
+    const size_t each = a->settings.dora ? 3 : 2, count = each * a->part_count;
     char base[QKV_ADAPTER_BASE_TEXT];
     const char *const metadata[] = {"format", "pt", QKV_ADAPTER_BASE_KEY, base};
-    struct qkv_array *arrays = qkv_allocate(m->ctx, 2 * a->part_count, sizeof *arrays);
-    float **rows = qkv_allocate(m->ctx, a->part_count, sizeof(float *));
+    struct qkv_array *arrays = qkv_allocate(m->ctx, count, sizeof *arrays);
+    float **rows = qkv_allocate(m->ctx, 2 * a->part_count, sizeof(float *));
     enum qkv_status status = arrays && rows ? QKV_OK : QKV_MEMORY;
     qkv_adapter_base(m, base);
-    for (size_t i = 0; i < a->part_count && !status; i++) {
-        struct qkv_adapter_module module;
-        qkv_adapter_module(m, &a->base.list[a->adapted[i].weight], &module);
-        const struct qkv_adapter_part *part = &a->parts[i];
-        status = write_rows(m, &module, &part->b, &rows[i]);
-        if (!status) status = write_array(m, &module, "A", &part->a, part->a.data, &arrays[2 * i]);
-        if (!status) status = write_array(m, &module, "B", &part->b, rows[i], &arrays[2 * i + 1]);
-    }
-    if (!status) status = qkv_tensors_write(m->ctx, path, arrays, 2 * a->part_count, metadata, 2);
-    for (size_t i = 0; i < a->part_count && arrays && rows; i++) {
-        free((void *)(uintptr_t)arrays[2 * i].name);
-        free((void *)(uintptr_t)arrays[2 * i + 1].name);
-        free(rows[i]);
-    }
+    for (size_t i = 0; i < a->part_count && !status; i++) status = write_part(m, i, arrays + each * i, rows + 2 * i);
+    if (!status) status = qkv_tensors_write(m->ctx, path, arrays, count, metadata, 2);
+    for (size_t i = 0; i < count && arrays; i++) free((void *)(uintptr_t)arrays[i].name);
+    for (size_t i = 0; i < 2 * a->part_count && rows; i++) free(rows[i]);
     free(arrays);
     free(rows);
     return status;
@@ -222,7 +208,7 @@ static enum qkv_status write_check(struct qkv_model *m) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < a->part_count && !status; i++) {
         const struct qkv_weight *weight = &a->base.list[a->adapted[i].weight];
-        status = qkv_adapter_check_target(m, weight);
+        status = qkv_adapter_check_target(m, &a->adapted[i]);
         if (status || (a->adapted[i].rank == s->rank && a->adapted[i].scale == scale)) continue;
         status = qkv_fail(m->ctx, QKV_SPEC,
                           "the adapter of %s has another rank or scale than others have; such adapters are read, not "

@@ -1,6 +1,7 @@
 /* folder_write: writes model folders: the spec, the tokenizers, the labels, and the weights last, with the digests that
  * folder.c checks. A new folder is written next to the old one and then replaces it; in the folder of a run, every file
  * is replaced atomically. */
+#include "io/adapter_merge.h"
 #include "io/generation.h"
 #include "io/io.h"
 #include "io/labels.h"
@@ -147,5 +148,6 @@ enum qkv_status qkv_model_export(struct qkv_model *m, const char *format, const 
     enum qkv_status status = qkv_format_find(m->ctx, format, &numbers);
     if (!status) status = qkv_folder_check_left(m, false, folder);
     if (!status && m->planned) status = qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");
-    return status ? status : write_whole(m, folder, numbers);
+    if (!status) status = write_whole(m, folder, numbers);
+    return status ? status : qkv_merge_cost_of(m, numbers);
 }

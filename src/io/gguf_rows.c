@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/adapter_merge.h"
 #include "io/gguf_export.h"
 #include "op/steps.h"
 
@@ -17,6 +18,7 @@ struct rows_work {
     float *floats;  /* of a piece; NULL: rows are copied */
     float *scratch; /* of a row, for each thread if rows are converted; NULL: rows of blocks are copied */
     unsigned char *out;
+    struct qkv_merge_sum cost;
 };
 
 /* Whether a tensor's rows are in its type already. */
@@ -50,7 +52,18 @@ static enum qkv_status rows_fail(struct qkv_context *ctx, const struct rows_work
                     name, qkv_types[w->tensor->array.dtype]->name);
 }
 
-static enum qkv_status rows_convert(struct qkv_context *ctx, const struct rows_work *w, size_t first, size_t n) {
+/* Adds up what rounding has changed in rows of merged weights. */
+static void rows_cost(struct rows_work *w, size_t first, size_t n) {
+    const size_t columns = w->rows->columns;
+    for (size_t r = 0; r < n; r++) {
+        const struct qkv_weight *weight = qkv_family_rows_weight(w->rows, first + r);
+        if (!weight || !weight->merged) continue;
+        qkv_to_float(w->scratch, w->out + r * w->bytes, w->tensor->array.dtype, columns);
+        qkv_merge_sum_row(&w->cost, weight, w->floats + r * columns, w->scratch, columns);
+    }
+}
+
+static enum qkv_status rows_convert(struct qkv_context *ctx, struct rows_work *w, size_t first, size_t n) {
     atomic_int fault = 0;
     const size_t slices = w->tensor->slices;
     rows_gather(w, first, n);
@@ -58,7 +71,9 @@ static enum qkv_status rows_convert(struct qkv_context *ctx, const struct rows_w
         QKV_STEP(ctx, quantise, .out = w->out, .x = w->floats, .dtype = w->tensor->array.dtype, .rows = n,
                  .columns = w->rows->columns, .importance = w->tensor->importance, .first = first,
                  .rows_each = w->rows->count / slices, .scratch = w->scratch, .fault = &fault);
-    return status || !atomic_load(&fault) ? status : rows_fail(ctx, w, atomic_load(&fault));
+    if (!status && atomic_load(&fault)) return rows_fail(ctx, w, atomic_load(&fault));
+    if (!status) rows_cost(w, first, n);
+    return status;
 }
 
 /* Whether rows of reals, which are copied, are finite. */
@@ -123,6 +138,7 @@ static enum qkv_status rows_write(struct qkv_gguf_export *e, const struct qkv_fa
         if (!status) status = qkv_gguf_write_data(&e->writer, w.out, n * w.bytes);
         if (!status) status = rows_progress(e);
     }
+    if (!status) qkv_merge_sum_end(e->model, &w.cost);
     free(w.out);
     free(w.floats);
     free(w.scratch);
@@ -131,6 +147,7 @@ static enum qkv_status rows_write(struct qkv_gguf_export *e, const struct qkv_fa
 
 enum qkv_status qkv_gguf_write_rows(struct qkv_gguf_export *e) {
     enum qkv_status status = rows_progress(e);
+    e->model->merge_cost = (struct qkv_merge_cost){0};
     for (size_t i = 0; i < e->arrays.count && !status; i++) {
         struct qkv_family_rows rows;
         status = qkv_family_rows_begin(&e->arrays, i, &rows);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "type/type.h"
+#include "io/adapter_merge.h"
 #include "io/generation.h"
 #include "io/io.h"
 #include "io/pooling.h"
@@ -381,5 +382,5 @@ enum qkv_status qkv_model_export_published(struct qkv_model *m, const char *type
             qkv_replace_folder_cancel(&replace);
     }
     qkv_family_config_free(&config);
-    return status;
+    return status ? status : qkv_merge_cost_of(m, numbers);
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "op/linear.h"
+
 struct qkv_weights *qkv_model_base(const struct qkv_model *m) {
     return m->adapter ? &m->adapter->base : (struct qkv_weights *)(uintptr_t)&m->weights;
 }
@@ -44,7 +46,7 @@ static enum qkv_status adapter_take(struct qkv_context *ctx, const struct qkv_ad
     a->learned = qkv_allocate(ctx, weights, sizeof *a->learned);
     a->list = qkv_allocate(ctx, count, sizeof *a->list); /* at most one operand for each weight */
     a->parts = qkv_allocate(ctx, count, sizeof *a->parts);
-    a->operands = qkv_allocate(ctx, 2 * count, sizeof(struct qkv_tensor *));
+    a->operands = qkv_allocate(ctx, 3 * count, sizeof(struct qkv_tensor *)); /* at most three of each part */
     a->adapted = qkv_allocate(ctx, count, sizeof *a->adapted);
     a->part_count = count;
     if (!a->settings.targets || !a->learned || !a->list || !a->parts || !a->operands || !a->adapted) return QKV_MEMORY;
@@ -52,40 +54,89 @@ static enum qkv_status adapter_take(struct qkv_context *ctx, const struct qkv_ad
     return QKV_OK;
 }
 
+/* Lists the weights of a part. */
+static void adapter_list_part(const struct qkv_weight *weight, const struct qkv_adapted *adapted, bool magnitudes,
+                              struct qkv_adapter_part *part, struct qkv_weights *list) {
+    const size_t count = adapted->count;
+    size_t rows = 0;
+    for (size_t i = 0; i < count; i++) rows += weight[i].rows;
+    part->first = weight->first_row;
+    part->scale = adapted->scale;
+    /* torch's kaiming_uniform_ with a = sqrt(5) */
+    qkv_weights_adapter(list, &part->a, weight, count, "A", adapted->rank, weight->columns,
+                        (float)(1 / sqrt((double)weight->columns)));
+    qkv_weights_adapter(list, &part->b, weight, count, "B", rows, adapted->rank, 0);
+    if (magnitudes) qkv_weights_adapter(list, &part->m, weight, count, "magnitude", rows, 0, 0);
+}
+
 /* Lists the weights of the adapter, and groups the parts by operand. */
 static enum qkv_status adapter_list(const struct qkv_weights *base, struct qkv_model_adapter *a,
                                     struct qkv_weights *list) {
     const struct qkv_tensor *before = NULL;
+    const size_t each = a->settings.dora ? 3 : 2;
     for (size_t i = 0; i < a->part_count; i++) {
         const struct qkv_weight *weight = &base->list[a->adapted[i].weight];
         struct qkv_adapter_part *part = &a->parts[i];
-        const size_t rank = a->adapted[i].rank;
-        part->first = weight->first_row;
-        part->scale = a->adapted[i].scale;
-        /* torch's kaiming_uniform_ with a = sqrt(5) */
-        qkv_weights_adapter(list, &part->a, weight, "A", rank, weight->columns,
-                            (float)(1 / sqrt((double)weight->columns)));
-        qkv_weights_adapter(list, &part->b, weight, "B", weight->rows, rank, 0);
-        a->operands[2 * i] = &part->a;
-        a->operands[2 * i + 1] = &part->b;
+        adapter_list_part(weight, &a->adapted[i], a->settings.dora, part, list);
+        struct qkv_tensor **operands = a->operands + each * i;
+        operands[0] = &part->a;
+        operands[1] = &part->b;
+        if (a->settings.dora) operands[2] = &part->m;
         if (weight->part_of != before)
-            a->list[a->count++] = (struct qkv_adapter){
-                .parts = part, .operands = a->operands + 2 * i, .dropout = (float)a->settings.dropout};
+            a->list[a->count++] = (struct qkv_adapter){.parts = part,
+                                                       .operands = operands,
+                                                       .magnitudes = a->settings.dora,
+                                                       .dropout = (float)a->settings.dropout};
         a->list[a->count - 1].count++;
+        a->list[a->count - 1].operand_count += each;
         before = weight->part_of;
     }
     return list->status;
+}
+
+/* Gives the list and the norms their memory. */
+static enum qkv_status adapter_place_numbers(struct qkv_model_adapter *a, struct qkv_weights *list) {
+    const enum qkv_status status = qkv_weights_place(list);
+    for (size_t i = 0; i < a->part_count && a->settings.dora && !status; i++) {
+        a->parts[i].norm = qkv_arena_take(&a->arena, a->parts[i].m.columns, sizeof(float));
+        if (!a->parts[i].norm) return QKV_MEMORY;
+    }
+    return status;
 }
 
 static enum qkv_status adapter_place(struct qkv_model *m, struct qkv_model_adapter *a, struct qkv_weights *list,
                                      uint64_t seed) {
     qkv_arena_measure(m->ctx, &a->arena, "adapter");
     list->arena = &a->arena;
-    enum qkv_status status = qkv_weights_place(list);
+    enum qkv_status status = adapter_place_numbers(a, list);
     if (status || m->planned) return status;
     status = qkv_arena_create_numbers(m->ctx, &a->arena, a->arena.peak, "adapter");
-    if (!status) status = qkv_weights_place(list);
+    if (!status) status = adapter_place_numbers(a, list);
     return status ? status : qkv_weights_start(list, seed);
+}
+
+/* ---- norms ------------------------------------------------------------------------------------------------------- */
+
+/* base: of the weights that the adapter adapts; list: of its own. */
+static void adapter_norm(struct qkv_model *m, struct qkv_model_adapter *a, const struct qkv_weights *base,
+                         const struct qkv_weights *list) {
+    if (!a->settings.dora || m->planned || a->normed == list->changes + 1) return;
+    for (size_t i = 0; i < a->part_count; i++)
+        qkv_adapter_norm(m->ctx, &base->list[a->adapted[i].weight], &a->parts[i]);
+    a->normed = list->changes + 1;
+}
+
+void qkv_model_norm_adapters(struct qkv_model *m) {
+    if (m->adapter) adapter_norm(m, m->adapter, &m->adapter->base, &m->weights);
+    for (size_t i = 0; i < m->named.count; i++) adapter_norm(m, m->named.list[i], &m->weights, &m->named.list[i]->base);
+}
+
+/* Magnitudes begin as the lengths of the rows, so that the adapter changes nothing. */
+static void adapter_start_magnitudes(struct qkv_model *m, const struct qkv_model_adapter *a) {
+    if (!a->settings.dora || m->planned) return;
+    qkv_model_norm_adapters(m);
+    for (size_t i = 0; i < a->part_count; i++)
+        memcpy(a->parts[i].m.data, a->parts[i].norm, a->parts[i].m.columns * sizeof(float));
 }
 
 /* Makes room for one more name. */
@@ -181,6 +232,7 @@ enum qkv_status qkv_model_adapt(struct qkv_model *m, const char *name, const str
             named_attach(m, a, &list);
         else
             adapter_attach(m, a, &list);
+        adapter_start_magnitudes(m, a);
         return QKV_OK;
     }
     qkv_weights_free(&list);

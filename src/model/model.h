@@ -159,7 +159,7 @@ bool qkv_vector_normalize(float *x, size_t C, bool normalize);
 struct qkv_adapter_settings {
     size_t rank;
     double alpha, dropout;
-    bool rank_stabilised;
+    bool rank_stabilised, dora;
     char *targets; /* with commas between them */
     char *base;    /* where the model is from; NULL: not known */
 };
@@ -181,6 +181,14 @@ struct qkv_model_named {
     struct qkv_model_adapter **list; /* (count); the number of an adapter is its place here */
     size_t count;
     struct qkv_adapter_run *every; /* (count): all rows with each of them in turn, as a plan has them */
+};
+
+/* What the latest export cost the matrices that an adapter was merged into: their errors, and how much the adapter had
+ * changed them, both relative to their lengths. */
+struct qkv_merge_cost {
+    size_t count;
+    double error, worst, change; /* sums, except the worst error */
+    const char *name;            /* of the worst matrix */
 };
 
 struct qkv_model {
@@ -220,13 +228,15 @@ struct qkv_model {
     struct qkv_model_origin origin;
     struct qkv_model_generation generation;
     struct qkv_model_pooling pooling;
+    struct qkv_merge_cost merge_cost;
 };
 
 /* ---- adapters (adapter.c) ---------------------------------------------------------------------------------------- */
 
-/* A weight that is adapted: its index in the list, and the rank and the scale of the product that is added to it. */
+/* What is adapted: `count` weights from index `weight` of the list on, which are rows of one operand, one under the
+ * other; and the rank and the scale of the product that is added to them. */
 struct qkv_adapted {
-    size_t weight, rank;
+    size_t weight, count, rank;
     float scale;
 };
 struct qkv_model_adapter {
@@ -240,6 +250,7 @@ struct qkv_model_adapter {
     struct qkv_tensor **operands;
     struct qkv_adapted *adapted; /* (part_count): of each part, by rising weight */
     size_t part_count;
+    uint64_t normed; /* 1 more than `changes` of its weights that the norms are of; 0: there are none yet */
     struct qkv_adapter_settings settings;
 };
 /* Gives a model a new adapter, with numbers if it is not planned: a random as `seed` says, b zero. `adapted` has rising
@@ -251,6 +262,8 @@ enum qkv_status qkv_model_adapt(struct qkv_model *model, const char *name, const
 void qkv_model_drop_adapter(struct qkv_model *model);
 /* Takes all adapters away. */
 void qkv_model_drop_adapters(struct qkv_model *model);
+/* Computes the norms of adapters with magnitudes whose weights have changed. */
+void qkv_model_norm_adapters(struct qkv_model *model);
 /* The adapter that was given last. */
 struct qkv_model_adapter *qkv_model_newest_adapter(const struct qkv_model *model);
 /* Fails with QKV_ARGUMENT if a text cannot be a name of an adapter. (adapter_choice.c, as the next two) */

@@ -1,11 +1,12 @@
 /* A model made ready to be multiplied: each operand has its row of the table of products, and what they pack is
- * packed. */
+ * packed; norms of adapters belong to their weights. */
 #include "model/model.h"
 
 enum qkv_status qkv_model_ready(struct qkv_model *m) {
     enum qkv_status status = qkv_model_check_alive(m);
     if (!status) status = qkv_weights_check(&m->weights);
     if (!status) status = qkv_model_check_file(m);
+    if (!status) qkv_model_norm_adapters(m);
     return status ? status : qkv_model_pack(m);
 }
 

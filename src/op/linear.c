@@ -8,9 +8,13 @@
 
 /* ---- the operator ----------------------------------------------------------------------------------------------- */
 
-/* The inputs of a node: x, weight, bias or NULL, a residual or NULL, and, of an adapter with dropout, the x that it
- * reads, else NULL. */
-enum { X, WEIGHT, BIAS, RESIDUAL, ADAPTER_X };
+enum {
+    X = QKV_LINEAR_X,
+    WEIGHT = QKV_LINEAR_WEIGHT,
+    BIAS = QKV_LINEAR_BIAS,
+    RESIDUAL = QKV_LINEAR_RESIDUAL,
+    ADAPTER_X = QKV_LINEAR_ADAPTER_X
+};
 
 enum qkv_status qkv_check_linear(struct qkv_tape *tape, struct qkv_node *node) {
     const struct qkv_tensor *x = node->inputs[X], *weight = node->inputs[WEIGHT], *residual = node->inputs[RESIDUAL];
@@ -25,7 +29,7 @@ enum qkv_status qkv_check_linear(struct qkv_tape *tape, struct qkv_node *node) {
 /* What a node with a residual or an adapter saves. */
 struct linear_saved {
     float scale;                         /* of the product where there is a residual, else 1 */
-    float *low;                          /* of qkv_adapter_forward, where the node is recorded */
+    float *low, *v;                      /* of the adapter (linear.h), where the node is recorded */
     const struct qkv_adapter_runs *runs; /* of the tape */
 };
 
@@ -37,25 +41,55 @@ static struct qkv_tensor *linear_adapter_x(const struct qkv_node *node) {
     return node->inputs[ADAPTER_X] ? node->inputs[ADAPTER_X] : node->inputs[X];
 }
 
+static struct qkv_dora linear_dora(const struct qkv_node *node, float *y) {
+    const struct linear_saved *saved = node->saved;
+    const struct qkv_tensor *residual = node->inputs[RESIDUAL];
+    return (struct qkv_dora){.adapter = node->inputs[WEIGHT]->operand.adapter,
+                             .weight = node->inputs[WEIGHT],
+                             .bias = node->inputs[BIAS],
+                             .x = node->inputs[X],
+                             .read = linear_adapter_x(node),
+                             .residual = residual ? residual->data : NULL,
+                             .scale = saved->scale,
+                             .y = y,
+                             .v = saved->v,
+                             .low = saved->low};
+}
+
+/* Takes what the operand's own adapter saves. */
+static bool linear_adapter_take(struct qkv_tape *tape, const struct qkv_node *node) {
+    const struct qkv_adapter *adapter = node->inputs[WEIGHT]->operand.adapter;
+    const struct qkv_tensor *y = node->output;
+    struct linear_saved *saved = node->saved;
+    saved->low = qkv_tape_take(tape, qkv_adapter_low(adapter, y->rows), sizeof(float));
+    if (adapter->magnitudes) saved->v = qkv_tape_take(tape, y->rows * y->columns, sizeof(float));
+    return saved->low && (saved->v || !adapter->magnitudes);
+}
+
 /* An operand with an adapter: both terms are added in fp32, then stored as the output is. */
 static enum qkv_status linear_forward_adapter(struct qkv_tape *tape, struct qkv_node *node, struct qkv_linear_rows rows,
                                               struct qkv_epilogue epilogue) {
-    struct qkv_tensor *weight = node->inputs[WEIGHT], *x = linear_adapter_x(node);
-    const struct qkv_tensor *y = node->output;
+    const struct qkv_tensor *weight = node->inputs[WEIGHT], *x = linear_adapter_x(node), *y = node->output;
     const struct qkv_adapter *adapter = weight->operand.adapter;
-    struct linear_saved *saved = node->saved;
+    const struct linear_saved *saved = node->saved;
     const size_t count = y->rows * y->columns;
-    float *low = adapter && qkv_tape_records(tape, node)
-                     ? saved->low = qkv_tape_take(tape, qkv_adapter_low(adapter, x->rows), sizeof(float))
-                     : NULL;
+    const bool records = qkv_tape_records(tape, node), magnitudes = adapter && adapter->magnitudes;
+    if (adapter && records && !linear_adapter_take(tape, node)) return QKV_MEMORY;
     const size_t mark = qkv_arena_mark(tape->arena);
-    if (adapter && !low) low = qkv_tape_take(tape, qkv_adapter_low(adapter, x->rows), sizeof(float));
+    if (adapter && !records && !linear_adapter_take(tape, node)) return QKV_MEMORY;
     float *sum = y->dtype == QKV_F32 ? y->data : qkv_tape_take(tape, count, sizeof(float));
     if (tape->status || !sum) return QKV_MEMORY;
-    enum qkv_status status = qkv_linear_forward_parts(tape, (struct qkv_linear_rows){sum, QKV_F32}, rows, x->rows,
-                                                      weight, node->inputs[BIAS], epilogue);
-    if (!status && adapter) status = qkv_adapter_forward(tape, adapter, sum, y->columns, saved->scale, x, low);
-    if (!status && !adapter) status = qkv_adapter_forward_runs(tape, weight, sum, y->columns, saved->scale, x);
+    enum qkv_status status = QKV_OK;
+    if (!magnitudes || x != node->inputs[X])
+        status = qkv_linear_forward_parts(tape, (struct qkv_linear_rows){sum, QKV_F32}, rows, x->rows, weight,
+                                          node->inputs[BIAS], epilogue);
+    const struct qkv_dora dora = linear_dora(node, sum);
+    if (!status && magnitudes)
+        status = qkv_dora_forward(tape, &dora);
+    else if (!status && adapter)
+        status = qkv_adapter_forward(tape, adapter, sum, y->columns, saved->scale, x, saved->low);
+    else if (!status)
+        status = qkv_adapter_forward_runs(tape, node, sum, saved->scale);
     if (!status && sum != y->data)
         status = QKV_STEP(tape->ctx, round, .to = y->data, .from = sum, .count = count, .product = tape->product);
     qkv_arena_release(tape->arena, mark);
@@ -99,6 +133,13 @@ enum qkv_status qkv_backward_linear(struct qkv_tape *tape, struct qkv_node *node
         qkv_scale_floats(tape->ctx, scaled, false, dy, scale, count);
         dy = scaled;
     }
+    if (weight->operand.adapter && weight->operand.adapter->magnitudes) {
+        const struct qkv_dora dora = linear_dora(node, NULL);
+        const struct qkv_dora_back back = {dy, dx, dread, dweight, dbias, accumulate, again};
+        status = qkv_dora_backward(tape, &dora, &back);
+        qkv_arena_release(tape->arena, mark);
+        return status;
+    }
     const struct qkv_linear_carry carry = {
         .done = weight->learning.uses == 1 && weight->learning.given == 1 ? &weight->learning.carried : NULL};
     const struct qkv_form *form = qkv_tape_formed(tape, x, qkv_operand_product_back(tape, weight)->form);
@@ -118,11 +159,15 @@ struct qkv_cost qkv_cost_linear(const struct qkv_node *node, bool backward) {
     const struct linear_saved *saved = node->saved;
     struct qkv_cost cost = {.flops = qkv_product_flops(x, weight, backward)};
     if (adapter) cost.flops += qkv_adapter_flops(adapter, x, backward);
+    /* of x after a dropout */
+    if (adapter && adapter->magnitudes && node->inputs[ADAPTER_X])
+        cost.flops += qkv_product_flops(node->inputs[ADAPTER_X], weight, backward);
     for (size_t i = 0; saved && !adapter && i < saved->runs->count; i++) {
         struct qkv_adapter_run rows;
         const struct qkv_adapter *chosen = qkv_adapter_of_run(saved->runs, i, weight, x->rows, &rows);
         const struct qkv_tensor some = {.rows = rows.count, .columns = x->columns, .learning = x->learning};
         if (chosen) cost.flops += qkv_adapter_flops(chosen, &some, backward);
+        if (chosen && chosen->magnitudes) cost.flops += qkv_product_flops(&some, weight, backward);
     }
     return cost;
 }
@@ -147,7 +192,7 @@ static bool linear_node(struct qkv_tape *tape, struct qkv_tensor *x, struct qkv_
     node->saved = saved;
     if (!adapter) return true;
     node->more = adapter->operands;
-    node->more_count = 2 * adapter->count;
+    node->more_count = adapter->operand_count;
     struct qkv_tensor *read = qkv_op_dropout_copy(tape, x, adapter->dropout);
     if (read != x) node->inputs[ADAPTER_X] = read;
     return read != NULL;

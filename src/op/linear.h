@@ -5,6 +5,10 @@
 
 #include "op/op.h"
 
+/* The inputs of a node of linear: x, weight, bias or NULL, a residual or NULL, and, of an adapter with dropout, the x
+ * that it reads, else NULL. */
+enum { QKV_LINEAR_X, QKV_LINEAR_WEIGHT, QKV_LINEAR_BIAS, QKV_LINEAR_RESIDUAL, QKV_LINEAR_ADAPTER_X };
+
 enum qkv_status qkv_linear_check(struct qkv_tape *tape, const char *what, const struct qkv_tensor *x,
                                  const struct qkv_tensor *weight, const struct qkv_tensor *bias);
 /* y = x·weightᵀ + bias, then the epilogue; {0}: none. */
@@ -35,9 +39,9 @@ bool qkv_adapter_applies(const struct qkv_adapter_runs *runs, const struct qkv_t
 /* The adapter of run i, with its rows of N; NULL: the operand is not adapted there. */
 const struct qkv_adapter *qkv_adapter_of_run(const struct qkv_adapter_runs *runs, size_t i,
                                              const struct qkv_tensor *weight, size_t N, struct qkv_adapter_run *rows);
-/* y (N, ldy), fp32, gets scale times the terms that rows choose. */
-enum qkv_status qkv_adapter_forward_runs(struct qkv_tape *tape, const struct qkv_tensor *weight, float *y, size_t ldy,
-                                         float scale, const struct qkv_tensor *x);
+/* y (N, out), fp32, the linear without adapters, gets scale times the terms that rows choose. Rows that choose one with
+ * magnitudes are computed once more. */
+enum qkv_status qkv_adapter_forward_runs(struct qkv_tape *tape, const struct qkv_node *node, float *y, float scale);
 /* Floats of x·aᵀ of N rows, of all parts. */
 size_t qkv_adapter_low(const struct qkv_adapter *adapter, size_t N);
 /* y (N, ldy), fp32, gets scale times all parts more. low: receives the parts' scale times x·aᵀ, one part after the
@@ -49,6 +53,35 @@ enum qkv_status qkv_adapter_forward(struct qkv_tape *tape, const struct qkv_adap
 enum qkv_status qkv_adapter_backward(struct qkv_tape *tape, const struct qkv_adapter *adapter, const float *dy,
                                      size_t ldy, const struct qkv_tensor *x, float *dx, bool accumulate,
                                      const float *low);
+/* x (columns) becomes row `row` of w + scale·b·a of a part, where w are the weights that it adapts, from `first` on.
+ * (linear_norms.c) */
+void qkv_adapter_sum_row(struct qkv_context *ctx, const struct qkv_weight *first, const struct qkv_adapter_part *part,
+                         size_t row, float *x);
+/* Sets the norms of a part: the lengths of these rows. (linear_norms.c) */
+void qkv_adapter_norm(struct qkv_context *ctx, const struct qkv_weight *first, const struct qkv_adapter_part *part);
+/* x / norm; 0 where a row has no length. */
+static inline float qkv_adapter_over_norm(float x, float norm) {
+    return norm > 0 ? x / norm : 0;
+}
+/* A linear whose adapter has magnitudes (linear_dora.c). */
+struct qkv_dora {
+    const struct qkv_adapter *adapter;
+    const struct qkv_tensor *weight, *bias; /* bias NULL: none */
+    const struct qkv_tensor *x, *read;      /* read: x, or x after a dropout */
+    const float *residual;                  /* (N, out); NULL: none */
+    float scale;                            /* of the product where there is a residual, else 1 */
+    float *y;                               /* (N, out), fp32 */
+    float *v, *low;                         /* (N, out) and as in qkv_adapter_forward: backward reads them */
+};
+/* Without a dropout, y is overwritten; with one, y has the linear without the adapter, and gets the adapter's term. */
+enum qkv_status qkv_dora_forward(struct qkv_tape *tape, const struct qkv_dora *dora);
+/* The gradients to write to, or NULL, as in qkv_linear_backward_parts and qkv_adapter_backward. */
+struct qkv_dora_back {
+    const float *dy; /* (N, out), which `scale` has gone into */
+    float *dx, *dread, *dweight, *dbias;
+    bool accumulate, again; /* of dx, and of dread */
+};
+enum qkv_status qkv_dora_backward(struct qkv_tape *tape, const struct qkv_dora *dora, const struct qkv_dora_back *back);
 double qkv_adapter_flops(const struct qkv_adapter *adapter, const struct qkv_tensor *x, bool backward);
 
 /* ---- activations (activation.c) ---- */

@@ -118,16 +118,20 @@ struct qkv_tensor {
 };
 
 /* The adapter of an operand w (LoRA, Hu et al. 2021): for each part, the columns of x·wᵀ from `first` on get
- * scale·(x·aᵀ)·bᵀ more. The model owns it (model/adapter.c). */
+ * scale·(x·aᵀ)·bᵀ more. With magnitudes (DoRA, Liu et al. 2024), column k of that sum is then multiplied by
+ * m[k] / norm[k]. The model owns it (model/adapter.c). */
 struct qkv_adapter_part {
     struct qkv_tensor a, b; /* (rank, in) and (columns, rank) */
+    struct qkv_tensor m;    /* (1, columns): the magnitudes; data NULL: none */
+    float *norm;            /* (columns): the lengths of the rows of w + scale·b·a, which have no gradient */
     size_t first;
     float scale;
 };
 struct qkv_adapter {
     struct qkv_adapter_part *parts;
-    struct qkv_tensor **operands; /* (2·count): a and b of each part */
-    size_t count;
+    struct qkv_tensor **operands; /* a, b and, with magnitudes, m of each part */
+    size_t count, operand_count;
+    bool magnitudes;                /* all parts have m, or none */
     float dropout;                  /* of the x that the parts read, while a tape trains */
     size_t number;                  /* of one that rows choose */
     const struct qkv_adapter *next; /* in the operand's list of these */

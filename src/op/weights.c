@@ -285,15 +285,27 @@ void qkv_weights_norm(struct qkv_weights *w, const struct qkv_weight_place *plac
     if (spec->bias) weights_vector(w, place, &norm->bias, role, true);
 }
 
-void qkv_weights_adapter(struct qkv_weights *w, struct qkv_tensor *tensor, const struct qkv_weight *like,
-                         const char *letter, size_t rows, size_t columns, float bound) {
-    const char *of = like->array.name, *dot = strrchr(of, '.');
-    const struct qkv_weight_place place = {.times = like->part_of->learning.times};
+/* The name of an operand of an adapter: the last parts of the names of the adapted weights are joined. */
+static char *adapter_name(struct qkv_context *ctx, const struct qkv_weight *like, size_t count, const char *letter) {
     char text[192];
-    snprintf(text, sizeof text, "%.*s.lora_%s.weight", (int)(dot - of), of, letter);
-    weights_operand(w, &place, tensor, rows, columns);
+    size_t used = 0;
+    for (size_t i = 0; i < count && used < sizeof text; i++) {
+        const char *of = like[i].array.name, *dot = strrchr(of, '.'), *at = of;
+        for (const char *c = of; i && c < dot; c++)
+            if (*c == '.') at = c + 1;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*s", i ? "_" : "", (int)(dot - at), at);
+    }
+    if (used < sizeof text) snprintf(text + used, sizeof text - used, ".lora_%s.weight", letter);
+    return qkv_copy_string(ctx, text);
+}
+
+void qkv_weights_adapter(struct qkv_weights *w, struct qkv_tensor *tensor, const struct qkv_weight *like, size_t count,
+                         const char *letter, size_t rows, size_t columns, float bound) {
+    const struct qkv_weight_place place = {.times = like->part_of->learning.times};
+    const bool vector = columns == 0;
+    weights_operand(w, &place, tensor, vector ? 1 : rows, vector ? rows : columns);
     struct qkv_weight *weight = w->status ? NULL : weights_append(w);
-    char *name = weight ? qkv_copy_string(w->ctx, text) : NULL;
+    char *name = weight ? adapter_name(w->ctx, like, count, letter) : NULL;
     if (!name) {
         w->count -= weight != NULL;
         if (!w->status) w->status = QKV_MEMORY;
@@ -304,12 +316,12 @@ void qkv_weights_adapter(struct qkv_weights *w, struct qkv_tensor *tensor, const
                                   .layer = like->layer,
                                   .expert = -1,
                                   .trainable = true,
-                                  .rows = rows,
-                                  .columns = columns,
+                                  .rows = vector ? 1 : rows,
+                                  .columns = vector ? rows : columns,
                                   .decays = true,
                                   .rate = 1,
                                   .version = 1,
-                                  .array = {.name = name, .rank = 2, .shape = {rows, columns}},
+                                  .array = {.name = name, .rank = vector ? 1 : 2, .shape = {rows, columns}},
                                   .part_of = tensor,
                                   .bound = bound};
     tensor->operand.name = name;

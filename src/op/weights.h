@@ -148,6 +148,8 @@ struct qkv_weight {
     float std, bound, constant;
     struct qkv_weight_start start;
     const float *starts; /* new numbers in place of these, made by `start`; NULL: none */
+    bool merged;         /* an adapter was merged into it, */
+    double change;       /* which changed it by this part of its length (Frobenius norm) */
 };
 
 /* A file whose tensors may be used without a copy. find: a tensor by its name; NULL: the file has none of that name. */
@@ -209,10 +211,11 @@ void qkv_weights_linear(struct qkv_weights *weights, const struct qkv_weight_pla
 /* The weights of a norm: a weight that multiplies by 1, and a bias of 0, as far as its spec has them. */
 void qkv_weights_norm(struct qkv_weights *weights, const struct qkv_weight_place *place, struct qkv_norm *norm,
                       enum qkv_role role, const struct qkv_norm_spec *spec);
-/* An operand of an adapter of the matrix `like`, which may be of another list: "X.lora_A.weight" for "X.weight", where
- * `letter` is "A". New numbers are uniform within ±bound. */
+/* An operand of an adapter of `count` weights from `like` on, which may be of another list: "X.lora_A.weight" for
+ * "X.weight", where `letter` is "A"; "X.q_k_v.lora_A.weight" for X.q, X.k and X.v. New numbers are uniform within
+ * ±bound. columns 0: it is a vector of `rows` numbers. */
 void qkv_weights_adapter(struct qkv_weights *weights, struct qkv_tensor *tensor, const struct qkv_weight *like,
-                         const char *letter, size_t rows, size_t columns, float bound);
+                         size_t count, const char *letter, size_t rows, size_t columns, float bound);
 /* Gives each operand of a complete list its memory, from weights->arena in the order of the list. Where the source has
  * all weights of an operand in types of weights (type/type.h), and not all in f32, the operand reads the source and
  * takes no memory. May be called again, for another arena or source. Returns QKV_OK, or the first failure. */

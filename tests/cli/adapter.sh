@@ -36,6 +36,23 @@ try 0 "$QKV" export base --adapter whole --dtype f32 --out merged
 merged=$(loss_of merged)
 awk -v a="$after" -v b="$merged" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' ||
     fail "the loss is $after, and $merged when the adapter is merged"
+hasnt err 'merging rounds'
+# a merge into few bits says what it costs
+try 0 "$QKV" export base --to gguf --dtype q8_0 --out small.gguf
+hasnt err 'merging rounds'
+cost='merging rounds [0-9]+ matrices: their errors are 0\.[0-9]+% of the exact sums'
+try 0 "$QKV" export small.gguf --adapter whole --to gguf --dtype q8_0 --out small-merged.gguf
+has err "$cost"
+try 0 "$QKV" eval small-merged.gguf --data other.txt
+try 0 "$QKV" export base --adapter whole --dtype bf16 --out merged-bf16
+has err "$cost"
+try 0 "$QKV" export base --adapter whole --to huggingface --family gpt2 --dtype bf16 --out merged-gpt2
+has err "$cost"
+try 0 "$QKV" export small.gguf --adapter whole --to gguf --dtype q8_0 --out small-merged.gguf --force --json
+has out '"merge": *\{'
+has out '"worst": *"decoder'
+try 0 "$QKV" export base --adapter whole --dtype bf16 --out merged-bf16 --force --json
+has out '"worst_error": *0\.'
 for command in "generate base --prompt to -n 3 --temp 0" "embed base word --text"; do
     # shellcheck disable=SC2086 # words of the command
     try 0 "$QKV" $command --adapter whole
@@ -45,6 +62,30 @@ try 0 "$QKV" train --from published --data other.txt --lora rank=2,targets=mlp.c
 has named/adapter_config.json '"c_fc"'
 has named/adapter_config.json '"fan_in_fan_out": true'
 try 0 "$QKV" eval published --adapter named --data other.txt
+
+# ---- magnitudes, and one adapter of q, k and v ----
+adapt_dora() { lora=rank=4,dora=true,dropout=0.1,targets=q,down adapt "$@"; }
+adapt_dora dora 12
+adapt_dora dora-cut 12 --save-every 4 --keep 3
+try 0 "$QKV" train --resume dora-cut/checkpoint-8.safetensors --quiet
+try 0 cmp dora/adapter_model.safetensors dora-cut/adapter_model.safetensors
+has dora/adapter_config.json '"use_dora": true'
+try 0 "$QKV" info base --lora rank=4,dora=true --batch 2
+after=$(loss_of base --adapter dora)
+awk -v a="$before" -v b="$after" 'BEGIN { exit !(a - b > 0.005) }' || fail "the loss was $before, with dora $after"
+try 0 "$QKV" export base --adapter dora --dtype f32 --out merged-dora
+merged=$(loss_of merged-dora)
+awk -v a="$after" -v b="$merged" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' ||
+    fail "the loss is $after with dora, and $merged when it is merged"
+refuse 1 'magnitudes .DoRA., which GGUF files of adapters cannot have' \
+    "$QKV" export base --adapter dora --to gguf-adapter --out dora.gguf
+[ -e dora.gguf ] && fail "a refused adapter has left a file"
+try 0 "$QKV" export base --adapter dora --to peft --out dora-again
+same "$(loss_of base --adapter dora-again)" "$after" "the loss with the copy of the folder"
+try 0 "$QKV" train --from published --data other.txt --lora rank=2,targets=c_attn --warmup 0 --steps 2 --out fused
+has fused/adapter_config.json '"c_attn"'
+try 0 "$QKV" eval published --adapter fused --data other.txt
+after=$(loss_of base --adapter whole)
 
 # ---- GGUF files and folders of PEFT ----
 try 0 "$QKV" export base --adapter whole --to gguf-adapter --out whole.gguf
@@ -88,6 +129,7 @@ bad() { # bad CODE LORA PATTERN [OPTIONS]
 }
 bad 2 rank=0 'rank is "0"'
 bad 2 nothing 'is no setting'
+bad 2 dora=1 'dora is "1"'
 bad 1 rank=4,targets=nothing 'no weight of the model has the name nothing'
 bad 1 targets=embed.token 'cannot have an adapter'
 bad 2 rank=4 '--dropout has no place' --dropout 0.1

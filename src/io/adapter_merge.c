@@ -1,0 +1,146 @@
+/* adapter_merge: adapters merged into the weights of their model, and what it costs to write the sums in a type of
+ * fewer bits. */
+#include "io/adapter_merge.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/adapter_files.h"
+#include "op/linear.h"
+
+/* ---- merging ----------------------------------------------------------------------------------------------------- */
+
+static double row_square(const float *x, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+static double row_distance(const float *x, const float *y, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = (double)x[i] - (double)y[i];
+        sum += d * d;
+    }
+    return sum;
+}
+
+/* The rows of one weight, from row `first` of a part on, become those of the sum. x: room for a row. */
+static void merge_weight(struct qkv_context *ctx, const struct qkv_weight *all, const struct qkv_adapter_part *part,
+                         size_t first, struct qkv_weight *weight, float *x) {
+    const size_t columns = weight->columns;
+    const float *m = part->m.data;
+    double square = 0, change = 0;
+    for (size_t r = 0; r < weight->rows; r++) {
+        float *w = weight->data + r * columns;
+        qkv_adapter_sum_row(ctx, all, part, first + r, x);
+        if (m) ctx->kernels->scale(x, false, x, qkv_adapter_over_norm(m[first + r], part->norm[first + r]), columns);
+        square += row_square(x, columns);
+        change += row_distance(x, w, columns);
+        memcpy(w, x, columns * sizeof *w);
+    }
+    weight->merged = true;
+    weight->change = square > 0 ? sqrt(change / square) : 0;
+}
+
+static void merge_part(struct qkv_model *m, size_t i, float *x) {
+    struct qkv_model_adapter *a = m->adapter;
+    const size_t from = a->adapted[i].weight;
+    for (size_t k = 0, first = 0; k < a->adapted[i].count; first += a->base.list[from + k++].rows) {
+        merge_weight(m->ctx, &a->base.list[from], &a->parts[i], first, &a->base.list[from + k], x);
+        qkv_weight_changed(&a->base, from + k);
+    }
+}
+
+/* Makes adapted matrices fp32, and all that share their memory, which an export then rounds too. */
+static enum qkv_status merge_convert(struct qkv_model *m) {
+    const struct qkv_weights *base = &m->adapter->base;
+    bool *stored = qkv_allocate(m->ctx, base->count, sizeof *stored);
+    if (!stored) return QKV_MEMORY;
+    for (size_t i = 0; i < base->count; i++) stored[i] = base->list[i].stored;
+    const enum qkv_status status = qkv_model_adapted_to_fp32(m);
+    for (size_t i = 0; i < base->count && !status; i++)
+        if (stored[i] && !base->list[i].stored) base->list[i].merged = true;
+    free(stored);
+    return status;
+}
+
+enum qkv_status qkv_adapter_merge(struct qkv_model *model) {
+    QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    enum qkv_status status = qkv_adapter_idle(model);
+    if (status) return status;
+    struct qkv_model_adapter *a = model->adapter;
+    size_t columns = 0;
+    for (size_t i = 0; i < a->part_count; i++) columns = qkv_max(columns, a->parts[i].a.columns);
+    float *x = qkv_allocate(model->ctx, columns, sizeof *x);
+    if (!x) return QKV_MEMORY;
+    qkv_model_norm_adapters(model);
+    status = merge_convert(model);
+    for (size_t i = 0; i < a->part_count && !status; i++) merge_part(model, i, x);
+    free(x);
+    if (status) return status;
+    qkv_model_drop_adapter(model);
+    qkv_model_drop_packed(model);
+    return QKV_OK;
+}
+
+/* ---- the cost ---------------------------------------------------------------------------------------------------- */
+
+void qkv_merge_sum_row(struct qkv_merge_sum *sum, const struct qkv_weight *weight, const float *exact,
+                       const float *rounded, size_t n) {
+    const double square = row_square(exact, n);
+    sum->square += square;
+    sum->change += weight->change * weight->change * square;
+    sum->error += row_distance(exact, rounded, n);
+    if (!sum->name) sum->name = weight->array.name;
+}
+
+void qkv_merge_sum_end(struct qkv_model *m, const struct qkv_merge_sum *sum) {
+    struct qkv_merge_cost *cost = &m->merge_cost;
+    if (!sum->name) return;
+    const double error = sum->square > 0 ? sqrt(sum->error / sum->square) : 0;
+    if (!cost->count || error > cost->worst) {
+        cost->worst = error;
+        cost->name = sum->name;
+    }
+    cost->count++;
+    cost->error += error;
+    cost->change += sum->square > 0 ? sqrt(sum->change / sum->square) : 0;
+}
+
+enum qkv_status qkv_merge_cost_of(struct qkv_model *m, const struct qkv_type *type) {
+    const enum qkv_dtype dtype = qkv_type_number(type);
+    m->merge_cost = (struct qkv_merge_cost){0};
+    for (size_t i = 0; i < m->weights.count && dtype != QKV_F32; i++) {
+        const struct qkv_weight *weight = &m->weights.list[i];
+        const size_t n = weight->columns;
+        struct qkv_merge_sum sum = {0};
+        if (!weight->merged || !weight->data) continue;
+        float *rounded = qkv_allocate(m->ctx, n, sizeof *rounded);
+        void *stored = qkv_allocate(m->ctx, n, type->bytes);
+        for (size_t r = 0; r < weight->rows && rounded && stored; r++) {
+            qkv_from_float(stored, weight->data + r * n, dtype, n);
+            qkv_to_float(rounded, stored, dtype, n);
+            qkv_merge_sum_row(&sum, weight, weight->data + r * n, rounded, n);
+        }
+        const bool memory = rounded && stored;
+        free(rounded);
+        free(stored);
+        if (!memory) return QKV_MEMORY;
+        qkv_merge_sum_end(m, &sum);
+    }
+    return QKV_OK;
+}
+
+size_t qkv_adapter_merge_cost(const struct qkv_model *model, double *error, double *worst, const char **name,
+                              double *change) {
+    const struct qkv_merge_cost none = {0}, *cost = model ? &model->merge_cost : &none;
+    const double count = cost->count ? (double)cost->count : 1;
+    if (error) *error = cost->error / count;
+    if (worst) *worst = cost->worst;
+    if (name) *name = cost->name;
+    if (change) *change = cost->change / count;
+    return cost->count;
+}
