@@ -58,7 +58,7 @@ static void give_adapters(struct qkv_model *m, struct qkv_random *r, size_t coun
         snprintf(name, sizeof name, "adapter %zu", i);
         for (size_t k = 0; k < m->weights.count; k++)
             if (qkv_adapter_fits(&m->weights.list[k]) && (!n || qkv_random_below(r, 3)))
-                adapted[n++] = (struct qkv_adapted){k, settings.rank, 1};
+                adapted[n++] = (struct qkv_adapted){.weight = k, .count = 1, .rank = settings.rank, .scale = 1};
         assert_ok(m->ctx, qkv_model_adapt(m, name, adapted, n, &settings, i));
     }
     free(adapted);

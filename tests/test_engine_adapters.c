@@ -12,7 +12,8 @@ enum { ADAPTERS = 3, REQUESTS = 20, ANSWERS = 3, LENGTH = 200, TEXT = 1 << 13 };
 static const char *const settings[][ADAPTERS] = {
     {"rank=4", "rank=7,alpha=3,dora=true,targets=q,v", "rank=1,targets=o,down"},
     {"rank=4,targets=q_a,q_b,o,shared.gate,shared.up,shared.down", "rank=7,dora=true,targets=q_b,shared.up",
-     "rank=1,dora=true,targets=o"}};
+     "rank=1,dora=true,targets=o"},
+    {"rank=4,dora=true,targets=q,v,o", "rank=7,alpha=3,dora=true,targets=q,v", "rank=1,dora=true,targets=o,down"}};
 static const char *const names[ADAPTERS + 1] = {NULL, "first", "second", "third one"};
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
@@ -62,7 +63,11 @@ static void write_adapters(struct qkv_context *ctx, size_t model) {
     char path[1024];
     for (size_t i = 1; i <= ADAPTERS; i++) {
         struct qkv_model *m = base_model(ctx, model);
-        assert_ok(ctx, qkv_adapter_create(m, settings[model == LATENT][i - 1], i));
+        assert_ok(ctx, qkv_adapter_create(m,
+                                          settings[model == LATENT            ? 1
+                                                   : model == MODELS - STORED ? 2
+                                                                              : 0][i - 1],
+                                          i));
         for (size_t k = 0; k < qkv_model_parameters(m); k++) {
             float *w = test_weights_mutable(m, k);
             const size_t n = qkv_array_elements(qkv_model_parameter(m, k));

@@ -327,6 +327,35 @@ static void a_text_may_be_given_as_ids(void **state) {
     qkv_context_free(ctx);
 }
 
+/* The first steps have few tokens; texts that do not fill them exactly make the next ones larger all the same. */
+static void steps_grow_with_texts_of_any_length(void **state) {
+    (void)state;
+    struct qkv_context *ctx = open_context(1);
+    struct qkv_model *m = make_model(ctx, 0);
+    struct qkv_engine_request q = qkv_engine_request_defaults();
+    struct qkv_engine *e;
+    uint64_t id;
+    bool busy = true;
+    assert_ok(ctx, qkv_engine_create(m, NULL, &e));
+    q.kind = QKV_ENGINE_EMBED;
+    for (size_t i = 0; i < 200; i++) {
+        q.prompt = "the queens", q.prompt_size = 10;
+        assert_ok(ctx, qkv_engine_submit(e, &q, &id));
+    }
+    while (busy) assert_ok(ctx, qkv_engine_step(e, &busy));
+    assert_in_range(qkv_engine_state(e).steps, 1, 150); /* about ten, if nothing else is slow */
+    qkv_engine_free(e);
+    qkv_model_free(m);
+    /* Texts may be much shorter than the tokens that are read at once. */
+    for (size_t i = 0; i < TEST_COUNT(models); i++) {
+        m = make_model(ctx, i);
+        assert_ok(ctx, qkv_engine_create(m, &QKV_OPTIONS(qkv_engine_options, .text = 3), &e));
+        qkv_engine_free(e);
+        qkv_model_free(m);
+    }
+    qkv_context_free(ctx);
+}
+
 /* More masks than an engine fills at once. */
 static void all_masks_are_filled(void **state) {
     (void)state;
@@ -468,6 +497,7 @@ int main(void) {
         cmocka_unit_test(texts_have_the_same_bits_in_a_crowd),
         cmocka_unit_test(the_memory_of_texts_is_said_at_the_start),
         cmocka_unit_test(a_text_may_be_given_as_ids),
+        cmocka_unit_test(steps_grow_with_texts_of_any_length),
         cmocka_unit_test(all_masks_are_filled),
         cmocka_unit_test(broken_texts_fail_alone_and_others_are_cancelled),
         cmocka_unit_test(misuse_is_refused),

@@ -228,15 +228,20 @@ static void masks_that_are_cut_away_have_no_fillings(void **state) {
     static const struct {
         enum qkv_long kind;
         const char *kept;
-        size_t first, count;
-    } cases[] = {{QKV_LONG_KEEP_START, "ab<mask>defghij<mask>lmnopqrstuvwx", 0, 2},
-                 {QKV_LONG_KEEP_END, "ghij<mask>lmnopqrstuvwxyz12<mask>4", 1, 2}};
+        size_t first, count, most;
+    } cases[] = {{QKV_LONG_KEEP_START, "ab<mask>defghij<mask>lmnopqrstuvwx", 0, 2, 0},
+                 {QKV_LONG_KEEP_END, "ghij<mask>lmnopqrstuvwxyz12<mask>4", 1, 2, 0},
+                 {QKV_LONG_KEEP_START, "ab<mask>d", 0, 1, 4},
+                 {QKV_LONG_KEEP_END, "2<mask>4", 2, 1, 3}};
     struct qkv_model *model = long_model(encoder);
     (void)state;
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
         struct qkv_filling *all, *kept;
         size_t masks, kept_masks, found = 0;
-        const struct qkv_line_options o = {.size = sizeof o, .long_lines = cases[i].kind, .long_count = &found};
+        const struct qkv_line_options o = {.size = sizeof o,
+                                           .long_lines = cases[i].kind,
+                                           .long_count = &found,
+                                           .max_tokens = cases[i].most};
         assert_ok(ctx, qkv_fill(model, text, 2, &o, &all, &masks));
         assert_ok(ctx, qkv_fill(model, cases[i].kept, 2, NULL, &kept, &kept_masks));
         assert_true(masks == 3 && kept_masks == cases[i].count && found == 1);

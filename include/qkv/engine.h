@@ -38,7 +38,7 @@ struct qkv_engine_options {
     size_t memory;  /* bytes of cache and steps, at most; 0: half of the free memory */
     size_t pages;   /* pages of the cache; 0: as many as the memory holds and `rows` answers can use */
     /* largest number of tokens of a step; 0: as many as are computed in a fifth of a second, or, for a request that is
-     * alone, in two fifths */
+     * alone, in two fifths. A text that is embedded, classified or filled and a source are read whole. */
     size_t step;
     const char *cache; /* types of the cached keys and values, as qkv_model_set_cache has them; NULL: the model's */
     bool forget;       /* no page stays in the cache after the answers that use it */
@@ -176,7 +176,7 @@ QKV_API bool qkv_engine_poll(struct qkv_engine *engine, struct qkv_engine_event 
 /* Experimental: what an engine does, and has done since it was made. */
 struct qkv_engine_state {
     size_t running, waiting;                                          /* answers */
-    size_t rows, context, step;                                       /* as they were chosen; step: of the next step */
+    size_t rows, context, step;                                       /* as they were chosen; step: of the next one of several */
     size_t pages, free_pages, kept_pages, page_positions, page_bytes; /* kept: that no running answer uses */
     size_t memory;                                                    /* bytes of cache and steps, as planned */
     uint64_t steps, tokens, prompt_tokens, cached_tokens; /* tokens made; read of prompts; found in the cache */

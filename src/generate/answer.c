@@ -41,7 +41,7 @@ static enum qkv_status answer_join(const struct answerer *a, size_t index, const
     if (!status) fate = qkv_pair_join(ctx, &a->template, rule, parts, sizes, ids, types, count);
     qkv_free(parts[0]);
     qkv_free(parts[1]);
-    if (!status && fate == QKV_FATE_REFUSED) status = qkv_line_refuse(ctx, "pair", index, *count, rule->most);
+    if (!status && fate == QKV_FATE_REFUSED) status = qkv_line_refuse(a->model, "pair", index, *count, rule->most);
     if (!status && fate == QKV_FATE_FITS && (!*ids || !*types)) status = QKV_MEMORY;
     if (!status && fate == QKV_FATE_FITS) return QKV_OK;
     qkv_free(*ids);

@@ -87,7 +87,7 @@ static enum qkv_status classify_read_pair(void *user, size_t index, const struct
     enum qkv_status status =
         qkv_classify_join(c->model, &c->template, rule, &pair, &text->ids, &text->types, &text->count, &fate);
     if (!status && fate == QKV_FATE_REFUSED)
-        status = qkv_line_refuse(qkv_model_context(c->model), c->reader->what, index, text->count, rule->most);
+        status = qkv_line_refuse(c->model, c->reader->what, index, text->count, rule->most);
     if (status || fate != QKV_FATE_FITS) text->count = 0;
     return status;
 }

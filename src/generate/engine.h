@@ -139,6 +139,7 @@ struct qkv_engine {
     bool forget, adapts;             /* adapts: the tokens of a step follow the time that they take */
     size_t step;                     /* tokens of the next step, if several requests are there */
     size_t budget;                   /* tokens of this step */
+    bool full;                       /* a text or a source did not fit into the budget of this step */
     struct qkv_engine_answer **rows; /* (row_count); NULL: the row is free */
     struct qkv_engine_job *jobs, **jobs_end;
     uint64_t next_id;

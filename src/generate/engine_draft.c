@@ -77,7 +77,7 @@ static void draft_list(struct qkv_engine *e) {
         if (!a || !a->made || a->job->search || a->undrafted || !draft_most(e, a)) continue;
         const size_t from = d->reached[r];
         a->undrafted = a->count + e->drafts > d->capacity;
-        for (size_t k = from; k < a->count && !a->undrafted && n < e->step; k++) {
+        for (size_t k = from; k < a->count && !a->undrafted && n < e->budget; k++) {
             a->undrafted = a->ids[k] >= d->model->spec.vocab;
             e->ids[n++] = a->ids[k];
             e->counts[r]++;

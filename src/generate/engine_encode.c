@@ -21,8 +21,8 @@ enum qkv_status qkv_engine_texts_check(struct qkv_engine *e, const struct qkv_en
     if (!qkv_stack_reads_tokens(stack->spec))
         return qkv_fail(e->ctx, QKV_ARGUMENT, "an engine reads tokens, but this model reads %s",
                         qkv_input_text(stack->spec->embed.input.kind));
-    e->room.tokens = e->room.longest ? qkv_max(e->room.longest, QKV_ENGINE_TEXT_TOKENS) : 0;
     e->room.texts = QKV_ENGINE_TEXTS;
+    e->room.tokens = qkv_max(e->room.longest, qkv_min((size_t)QKV_ENGINE_TEXT_TOKENS, e->room.texts * e->room.longest));
     e->room.masks = QKV_ENGINE_MASKS;
     return QKV_OK;
 }
@@ -113,9 +113,13 @@ static bool batch_add(struct qkv_engine *e, struct qkv_engine_job *job, size_t m
     struct qkv_engine_batch *b = &e->batch;
     const struct qkv_engine_text *t = &job->text;
     const size_t masks = job->request.kind == QKV_ENGINE_FILL ? t->filler.read - t->filled : 0;
-    if (b->count && (b->count == e->room.texts || b->tokens + t->count > qkv_min(most, e->room.tokens) ||
-                     b->scored_count + masks > e->room.masks))
+    if (b->count &&
+        (b->count == e->room.texts || b->tokens + t->count > e->room.tokens || b->scored_count + masks > e->room.masks))
         return false;
+    if (b->count && b->tokens + t->count > most) {
+        e->full = true;
+        return false;
+    }
     memcpy(b->ids + b->tokens, t->ids, t->count * sizeof *b->ids);
     memset(b->types + b->tokens, 0, t->count * sizeof *b->types);
     if (t->types) memcpy(b->types + b->tokens, t->types, t->count * sizeof *b->types);
@@ -161,7 +165,11 @@ bool qkv_engine_source_enter(struct qkv_engine *e, struct qkv_engine_job *job, s
     size_t place = 0, count;
     if (!e->places || job->place != QKV_ENGINE_NO_ROW) return true;
     const size_t tokens = sources_tokens(e, &count);
-    if (count && (count == e->room.texts || tokens + length > qkv_min(most, e->room.tokens))) return false;
+    if (count && (count == e->room.texts || tokens + length > e->room.tokens)) return false;
+    if (count && tokens + length > most) {
+        e->full = true;
+        return false;
+    }
     while (e->places[place]) place++; /* there are as many as rows, and one of those is free */
     if (qkv_encoded_take(e->encoded, place, length)) {
         qkv_forgive(e->ctx);

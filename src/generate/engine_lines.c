@@ -1,11 +1,12 @@
-/* Lines of text, which an engine embeds or classifies, several at once without padding. The bits of a line do not
- * depend on the others. */
+/* Lines of text, which an engine embeds or classifies, several at once without padding. In fp32,
+ * the bits of a line do not depend on the others. */
 #include "generate/engine_lines.h"
 #include "model/spec.h"
 
 #include <stdlib.h>
 
-enum { WINDOW = 4096 }; /* lines that are read and sorted at a time */
+/* Lines that are read and sorted at a time, and the tokens after which no other line is read. */
+enum { WINDOW = 4096, WINDOW_TOKENS = 1 << 18 };
 
 struct line {
     size_t index;
@@ -22,21 +23,17 @@ struct lines {
 
 struct qkv_long_rule qkv_lines_rule(const struct qkv_line_reader *r) {
     const size_t context = (size_t)r->model->spec.context, max = r->options->max_tokens;
-    return (struct qkv_long_rule){.kind = r->options->long_lines,
-                                  .most = max && max < context ? max : context,
-                                  .found = r->options->long_count};
+    return (struct qkv_long_rule){
+        .kind = r->options->long_lines, .most = max && max < context ? max : context, .found = r->options->long_count};
 }
 
 enum qkv_status qkv_lines_fit(const struct qkv_line_reader *r, size_t index, const struct qkv_long_rule *rule,
-                             struct qkv_sequence_frame frame, struct qkv_engine_text *text) {
+                              struct qkv_sequence_frame frame, struct qkv_engine_text *text) {
     const size_t count = text->count;
     const enum qkv_long_fate fate = count ? qkv_long_apply(rule, frame, text->ids, &text->count) : QKV_FATE_FITS;
     if (fate == QKV_FATE_SKIPPED) text->count = 0;
     if (fate != QKV_FATE_REFUSED) return QKV_OK;
-    if (rule->most < (size_t)r->model->spec.context)
-        return qkv_fail(r->model->ctx, QKV_ARGUMENT, "%s %zu has %zu tokens, more than the limit of %zu; shorten it",
-                        r->what, index + 1, count, rule->most);
-    return qkv_line_refuse(r->model->ctx, r->what, index, count, rule->most);
+    return qkv_line_refuse(r->model, r->what, index, count, rule->most);
 }
 
 static void lines_clear(struct lines *l) {
@@ -44,14 +41,16 @@ static void lines_clear(struct lines *l) {
     l->count = 0;
 }
 
-/* Reads a window: lines that are blank or skipped are left out. */
-static enum qkv_status lines_read(struct lines *l, size_t first, size_t end) {
+/* Reads a window that begins with line *next: lines that are blank or skipped are left out. */
+static enum qkv_status lines_read(struct lines *l, size_t count, size_t *next) {
     const struct qkv_long_rule rule = qkv_lines_rule(l->reader);
+    const size_t end = *next + qkv_min(count - *next, (size_t)WINDOW);
     enum qkv_status status = QKV_OK;
-    for (size_t i = first; i < end && !status; i++) {
+    for (size_t tokens = 0; *next < end && tokens < WINDOW_TOKENS && !status; ++*next) {
         struct line *line = &l->lines[l->count];
-        *line = (struct line){.index = i};
-        status = l->reader->read(l->reader->user, i, &rule, &line->text);
+        *line = (struct line){.index = *next};
+        status = l->reader->read(l->reader->user, *next, &rule, &line->text);
+        tokens += line->text.count;
         if (line->text.count && !status)
             l->count++;
         else
@@ -114,8 +113,8 @@ enum qkv_status qkv_lines_run(const struct qkv_line_reader *reader, size_t count
     const size_t window = qkv_min(count, (size_t)WINDOW);
     struct lines l = {.reader = reader, .lines = qkv_allocate(reader->model->ctx, window, sizeof *l.lines)};
     enum qkv_status status = l.lines ? QKV_OK : QKV_MEMORY;
-    for (size_t first = 0; first < count && !status; first += window) {
-        status = lines_read(&l, first, first + qkv_min(window, count - first));
+    for (size_t next = 0; next < count && !status;) {
+        status = lines_read(&l, count, &next);
         if (!status) status = lines_compute(&l);
         lines_clear(&l);
     }

@@ -333,16 +333,16 @@ static enum qkv_status step_tell(struct qkv_engine *e) {
 /* The next step takes about as long as one that people do not notice. It is never more than twice as large as this
  * one, whose time says little about much larger ones. */
 static void step_adapt(struct qkv_engine *e, size_t tokens, double seconds) {
-    seconds *= (double)e->step / (double)e->budget;
-    const bool grows = seconds < STEP_SHORT && tokens + 1 >= e->budget;
+    seconds *= (double)e->step / (double)qkv_max(e->budget, tokens); /* a text is read whole, whatever the budget */
+    const bool grows = seconds < STEP_SHORT && (e->full || tokens + 1 >= e->budget);
     if (!e->adapts || (!grows && seconds <= STEP_LONG)) return;
     const double fits = (double)e->step * (2 * seconds > STEP_SECONDS ? STEP_SECONDS / seconds : 2);
     e->step = qkv_min(e->most, qkv_max(STEP_LEAST, (size_t)fits));
 }
 
-/* Guesses tokens in a step that reads no prompt. */
+/* Guesses tokens in a step that reads no prompt, and has room for guesses. */
 static enum qkv_status step_guess(struct qkv_engine *e) {
-    bool prompts = false;
+    bool prompts = e->state.running >= e->budget;
     for (size_t r = 0; r < e->row_count; r++) {
         if (!e->rows[r]) continue;
         e->rows[r]->drafted = 0;
@@ -361,6 +361,7 @@ enum qkv_status qkv_engine_step(struct qkv_engine *e, bool *busy) {
     if (status) return status;
     const bool alone = e->adapts && e->jobs && !e->jobs->next;
     e->budget = alone ? qkv_min(e->most, STEP_ALONE * e->step) : e->step;
+    e->full = false;
     step_admit(e);
     status = qkv_engine_sources_run(e, &sources);
     if (!status && e->drafts && e->decoder) status = step_guess(e);

@@ -49,10 +49,12 @@ enum qkv_status qkv_fill(struct qkv_model *model, const char *text, size_t top, 
     *fillings = NULL;
     *masks = 0;
     if (status) return status;
-    struct qkv_filler f = {
-        .model = model,
-        .top = top,
-        .rule = {.kind = own.long_lines, .most = (size_t)qkv_model_spec(model)->context, .found = own.long_count}};
+    const size_t context = (size_t)qkv_model_spec(model)->context;
+    struct qkv_filler f = {.model = model,
+                           .top = top,
+                           .rule = {.kind = own.long_lines,
+                                    .most = own.max_tokens && own.max_tokens < context ? own.max_tokens : context,
+                                    .found = own.long_count}};
     status = qkv_filler_check(&f);
     if (!status) status = qkv_filler_read(&f, text, strlen(text));
     if (!status && !f.skipped) status = fill_all(&f, fillings, masks);

@@ -46,19 +46,20 @@ static enum qkv_status fill_fit(struct qkv_filler *f) {
     const size_t count = f->count;
     const enum qkv_long_fate fate =
         qkv_long_apply(&f->rule, qkv_source_frame(f->tokenizer, false, false), f->ids, &f->count);
+    const bool limited = f->rule.most < (size_t)qkv_model_spec(f->model)->context;
     f->skipped = fate == QKV_FATE_SKIPPED;
     if (fate == QKV_FATE_REFUSED)
         return qkv_fail(ctx, QKV_ARGUMENT,
-                        "the text has %zu tokens, but the model's context is %zu; shorten it, or choose what becomes "
-                        "of long texts (option long = skip, keep-start or keep-end)",
-                        count, f->rule.most);
+                        "the text has %zu tokens, but %s is %zu; shorten it, or choose what becomes of long texts "
+                        "(option long = skip, keep-start or keep-end)",
+                        count, limited ? "the limit" : "the model's context", f->rule.most);
     f->read = f->skipped ? 0 : fill_count(f);
     f->first = f->rule.kind == QKV_LONG_KEEP_END ? f->masks - f->read : 0;
     if (!f->skipped && !f->read)
         return qkv_fail(ctx, QKV_ARGUMENT,
-                        "the text has %zu tokens, and the %zu that the model's context holds have no " QKV_TOKEN_MASK
+                        "the text has %zu tokens, and the %zu that %s have no " QKV_TOKEN_MASK
                         " among them; shorten it",
-                        count, f->count);
+                        count, f->count, limited ? "are read" : "the model's context holds");
     return QKV_OK;
 }
 

@@ -23,11 +23,14 @@ void qkv_line_options_init(struct qkv_line_options *options, size_t size) {
     qkv_options_init(options, size, &usual, sizeof usual);
 }
 
-enum qkv_status qkv_line_refuse(struct qkv_context *ctx, const char *what, size_t line, size_t tokens, size_t context) {
-    return qkv_fail(ctx, QKV_ARGUMENT,
+enum qkv_status qkv_line_refuse(const struct qkv_model *m, const char *what, size_t line, size_t tokens, size_t most) {
+    if (most < (size_t)m->spec.context)
+        return qkv_fail(m->ctx, QKV_ARGUMENT, "%s %zu has %zu tokens, more than the limit of %zu; shorten it", what,
+                        line + 1, tokens, most);
+    return qkv_fail(m->ctx, QKV_ARGUMENT,
                     "%s %zu has %zu tokens, but the model's context is %zu; shorten it or cut it in two, or choose "
                     "what becomes of long lines (option long = skip, keep-start or keep-end)",
-                    what, line + 1, tokens, context);
+                    what, line + 1, tokens, most);
 }
 
 /* ---- pooling ----------------------------------------------------------------------------------------------------- */

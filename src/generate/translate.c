@@ -77,7 +77,7 @@ static enum qkv_status translate_read(struct translation *t, const char *text, s
         t->numbers[t->count++] = i;
     else
         qkv_free(*ids);
-    return fate == QKV_FATE_REFUSED ? qkv_line_refuse(t->ctx, "line", i, *length, t->rule.most) : QKV_OK;
+    return fate == QKV_FATE_REFUSED ? qkv_line_refuse(t->model, "line", i, *length, t->rule.most) : QKV_OK;
 }
 
 static enum qkv_status read_lines(struct translation *t, const char *const *lines, size_t first, size_t end) {

@@ -76,8 +76,9 @@ enum qkv_status qkv_adapter_merge(struct qkv_model *model) {
     for (size_t i = 0; i < a->part_count; i++) columns = qkv_max(columns, a->parts[i].a.columns);
     float *x = qkv_allocate(model->ctx, columns, sizeof *x);
     if (!x) return QKV_MEMORY;
-    qkv_model_norm_adapters(model);
-    status = merge_convert(model);
+    status = qkv_model_check_file(model);
+    if (!status) qkv_model_norm_adapters(model);
+    if (!status) status = merge_convert(model);
     for (size_t i = 0; i < a->part_count && !status; i++) merge_part(model, i, x);
     free(x);
     if (status) return status;
@@ -107,6 +108,7 @@ void qkv_merge_sum_end(struct qkv_model *m, const struct qkv_merge_sum *sum) {
     }
     cost->count++;
     cost->error += error;
+    cost->changed += sum->change > 0;
     cost->change += sum->square > 0 ? sqrt(sum->change / sum->square) : 0;
 }
 
@@ -128,7 +130,10 @@ enum qkv_status qkv_merge_cost_of(struct qkv_model *m, const struct qkv_type *ty
         const bool memory = rounded && stored;
         free(rounded);
         free(stored);
-        if (!memory) return QKV_MEMORY;
+        if (!memory) {
+            m->merge_cost = (struct qkv_merge_cost){0};
+            return QKV_MEMORY;
+        }
         qkv_merge_sum_end(m, &sum);
     }
     return QKV_OK;
@@ -141,6 +146,6 @@ size_t qkv_adapter_merge_cost(const struct qkv_model *model, double *error, doub
     if (error) *error = cost->error / count;
     if (worst) *worst = cost->worst;
     if (name) *name = cost->name;
-    if (change) *change = cost->change / count;
+    if (change) *change = cost->changed ? cost->change / (double)cost->changed : 0;
     return cost->count;
 }

@@ -145,6 +145,7 @@ enum qkv_status qkv_model_export(struct qkv_model *m, const char *format, const 
     QKV_NEED(qkv_call, format);
     QKV_NEED(qkv_call, folder);
     const struct qkv_type *numbers;
+    m->merge_cost = (struct qkv_merge_cost){0};
     enum qkv_status status = qkv_format_find(m->ctx, format, &numbers);
     if (!status) status = qkv_folder_check_left(m, false, folder);
     if (!status && m->planned) status = qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");

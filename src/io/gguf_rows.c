@@ -55,7 +55,7 @@ static enum qkv_status rows_fail(struct qkv_context *ctx, const struct rows_work
 /* Adds up what rounding has changed in rows of merged weights. */
 static void rows_cost(struct rows_work *w, size_t first, size_t n) {
     const size_t columns = w->rows->columns;
-    for (size_t r = 0; r < n; r++) {
+    for (size_t r = 0; r < n && w->tensor->array.dtype != QKV_F32; r++) {
         const struct qkv_weight *weight = qkv_family_rows_weight(w->rows, first + r);
         if (!weight || !weight->merged) continue;
         qkv_to_float(w->scratch, w->out + r * w->bytes, w->tensor->array.dtype, columns);
@@ -160,5 +160,6 @@ enum qkv_status qkv_gguf_write_rows(struct qkv_gguf_export *e) {
         status = qkv_gguf_write_data(&e->writer, a->data, a->bytes);
         if (!status) status = qkv_gguf_end_tensor(&e->writer);
     }
+    if (status) e->model->merge_cost = (struct qkv_merge_cost){0};
     return status;
 }

@@ -365,6 +365,7 @@ enum qkv_status qkv_model_export_published(struct qkv_model *m, const char *type
     QKV_NEED(qkv_call, folder);
     struct qkv_family_config config = {0};
     const struct qkv_type *numbers;
+    m->merge_cost = (struct qkv_merge_cost){0};
     enum qkv_status status = qkv_format_find(m->ctx, format, &numbers);
     if (!status) status = qkv_model_check_plain(m, "it is exported");
     if (!status && m->planned) status = qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to save");

@@ -120,10 +120,11 @@ static enum qkv_status adapter_place(struct qkv_model *m, struct qkv_model_adapt
 /* base: of the weights that the adapter adapts; list: of its own. */
 static void adapter_norm(struct qkv_model *m, struct qkv_model_adapter *a, const struct qkv_weights *base,
                          const struct qkv_weights *list) {
-    if (!a->settings.dora || m->planned || a->normed == list->changes + 1) return;
+    const uint64_t now = base->changes + list->changes + 1; /* both only rise */
+    if (!a->settings.dora || m->planned || a->normed == now) return;
     for (size_t i = 0; i < a->part_count; i++)
         qkv_adapter_norm(m->ctx, &base->list[a->adapted[i].weight], &a->parts[i]);
-    a->normed = list->changes + 1;
+    a->normed = now;
 }
 
 void qkv_model_norm_adapters(struct qkv_model *m) {
@@ -226,6 +227,7 @@ enum qkv_status qkv_model_adapt(struct qkv_model *m, const char *name, const str
     if (!status && name && !(a->name = qkv_copy_string(m->ctx, name))) status = QKV_MEMORY;
     if (!status && name) status = named_reserve(m);
     if (!status) status = adapter_list(&m->weights, a, &list);
+    if (!status && settings->dora && !m->planned) status = qkv_model_check_file(m); /* its rows have lengths */
     if (!status) status = adapter_place(m, a, &list, seed);
     if (!status) {
         if (name)

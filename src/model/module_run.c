@@ -200,6 +200,7 @@ static enum qkv_status module_make_room(struct qkv_module *m, const struct qkv_m
     if (!status) status = fp32 ? qkv_model_to_fp32(m->model) : qkv_model_check_file(m->model);
     if (!status && c->in->train) status = qkv_model_add_gradients(m->model);
     if (status || c->empty) return status;
+    qkv_model_norm_adapters(m->model);
     status = qkv_plan(m->ctx, &m->arena, what, module_plan_call, &plan, &bytes);
     return status ? status : qkv_arena_room(m->ctx, &m->arena, bytes, what);
 }

@@ -97,7 +97,7 @@ static void dora_pass(struct qkv_tape *tape, const struct dora_rows *o, qkv_rang
 }
 
 enum qkv_status qkv_dora_forward(struct qkv_tape *tape, const struct qkv_dora *d) {
-    const size_t mark = qkv_arena_mark(tape->arena);
+    const struct qkv_tape_mark mark = qkv_tape_mark(tape); /* the form of x ends here, too */
     const bool dropped = d->read != d->x;
     struct dora_rows o = {.d = d, .factors = dora_factors(tape, d), .out = d->y};
     if (!o.factors) return tape->status ? tape->status : QKV_MEMORY;
@@ -109,7 +109,7 @@ enum qkv_status qkv_dora_forward(struct qkv_tape *tape, const struct qkv_dora *d
     if (!status && dropped) dora_pass(tape, &o, dora_take);
     if (!status) status = qkv_adapter_forward(tape, d->adapter, d->v, d->weight->rows, 1, d->read, d->low);
     if (!status) dora_pass(tape, &o, dropped ? dora_add : dora_whole);
-    qkv_arena_release(tape->arena, mark);
+    qkv_tape_release(tape, mark);
     return status;
 }
 

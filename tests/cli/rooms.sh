@@ -13,10 +13,16 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 2
 
 # Objects of sources that are there: "OBJECT ROOM". One source gives several where it is compiled for several kernel
-# tables.
-find "$binary/CMakeFiles" -name '*.c.o' | grep -E '\.dir/(src|lab|cli)/|\.dir/assets\.c\.o' | while read -r object; do
+# tables; of other targets the newest object counts, as a folder may have one of an older build.
+declare -A seen
+find "$binary/CMakeFiles" -name '*.c.o' -printf '%T@ %p\n' | sort -rn | cut -d' ' -f2- |
+    grep -E '\.dir/(src|lab|cli)/|\.dir/assets\.c\.o' | while read -r object; do
     file=${object#*.dir/}
     file=${file%.o}
+    case $object in
+    */kernel_*.dir/*) ;;
+    *) [ -z "${seen[$file]:-}" ] || continue && seen[$file]=1 ;;
+    esac
     case $file in
     assets.c) echo "$object lab/report" ;;
     lab/* | src/*) [ -f "$source/$file" ] && room=${file%/*} && room=${room#src/} && room=${room%/isa} \
