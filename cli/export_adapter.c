@@ -1,5 +1,4 @@
-/* export_adapter.c: "qkv export --to peft" and "--to gguf-adapter": the adapter of a model alone; and what it costs to
- * merge it. */
+/* export_adapter.c: "qkv export --to peft" and "--to gguf-adapter": the adapter of a model alone. */
 #include <stdio.h>
 
 #include "cli_adapters.h"
@@ -16,31 +15,6 @@ static int notes_json(const struct cli_adapter_file *file, const struct qkv_gguf
     }
     qkv_json_end(&out, '}');
     return cli_json_end(&out);
-}
-
-void cli_put_merge(struct qkv_json *out, const struct qkv_model *model) {
-    double error, worst, change;
-    const char *name;
-    const size_t count = qkv_adapter_merge_cost(model, &error, &worst, &name, &change);
-    if (!count) return;
-    qkv_json_key(out, "merge");
-    qkv_json_begin(out, '{');
-    qkv_json_put_count(out, "matrices", count);
-    qkv_json_put_real(out, "error", error);
-    qkv_json_put_real(out, "worst_error", worst);
-    qkv_json_put_text(out, "worst", name);
-    qkv_json_put_real(out, "change", change);
-    qkv_json_end(out, '}');
-}
-
-void cli_say_merge(const struct qkv_model *model) {
-    double error, worst, change;
-    const char *name;
-    const size_t count = qkv_adapter_merge_cost(model, &error, &worst, &name, &change);
-    if (count)
-        cli_say("merging rounds %zu matrices: their errors are %.3g%% of the exact sums (mean; at most %.3g%%, of "
-                "%s), and the adapter changes %.3g%%",
-                count, 100 * error, 100 * worst, name, 100 * change);
 }
 
 int cli_adapter_write(const struct cli_adapter_file *file, struct qkv_model *model) {

@@ -1,10 +1,13 @@
 /* adapter_merge.h: what an export of a model costs the matrices that an adapter was merged into, for the files that
- * write models. The result is in model->merge_cost. */
+ * write models (merge_cost.c). The result is in model->merge_cost. */
 #ifndef QKV_ADAPTER_MERGE_H
 #define QKV_ADAPTER_MERGE_H
 
 #include "model/model.h"
 
+/* Σ x² and Σ (x − y)². */
+double qkv_merge_square(const float *x, size_t n);
+double qkv_merge_distance(const float *x, const float *y, size_t n);
 /* Sums of squares over the rows of a tensor. Begin with {0}. */
 struct qkv_merge_sum {
     double square, error, change; /* of the exact numbers, of what rounding changed, and of what the adapter changed */

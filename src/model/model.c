@@ -125,10 +125,6 @@ enum qkv_status qkv_model_check_weights(const struct qkv_model *m) {
     return qkv_fail(m->ctx, QKV_ARGUMENT, "a planned model has no weights to run with");
 }
 
-enum qkv_status qkv_model_check_file(const struct qkv_model *m) {
-    return m->file.owner ? m->file.check(m->ctx, m->file.owner) : QKV_OK;
-}
-
 enum qkv_status qkv_model_check_whole(const struct qkv_model *m) {
     const struct qkv_weight *weight = qkv_weights_divided(&m->weights);
     if (!weight) return qkv_model_check_file(m);

@@ -22,6 +22,10 @@ void qkv_model_tape(struct qkv_model *m, struct qkv_tape *tape, struct qkv_arena
         tape->runs = (struct qkv_adapter_runs){chosen, 1};
 }
 
+enum qkv_status qkv_model_check_file(const struct qkv_model *m) {
+    return m->file.owner ? m->file.check(m->ctx, m->file.owner) : QKV_OK;
+}
+
 enum qkv_status qkv_model_check_alive(const struct qkv_model *m) {
     if (!m->sharing.freed) return QKV_OK;
     return qkv_fail(m->ctx, QKV_ARGUMENT,
