@@ -175,8 +175,9 @@ QKV_API bool qkv_engine_poll(struct qkv_engine *engine, struct qkv_engine_event 
 
 /* Experimental: what an engine does, and has done since it was made. */
 struct qkv_engine_state {
-    size_t running, waiting;                                          /* answers */
-    size_t rows, context, step;                                       /* as they were chosen; step: of the next one of several */
+    size_t running, waiting; /* answers */
+    size_t rows, context;    /* as they were chosen */
+    size_t step;             /* tokens of the next step, if several requests are there */
     size_t pages, free_pages, kept_pages, page_positions, page_bytes; /* kept: that no running answer uses */
     size_t memory;                                                    /* bytes of cache and steps, as planned */
     uint64_t steps, tokens, prompt_tokens, cached_tokens; /* tokens made; read of prompts; found in the cache */

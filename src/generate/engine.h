@@ -122,7 +122,7 @@ struct qkv_engine_told {
 /* Texts that are read at once. */
 struct qkv_engine_batch {
     struct qkv_engine_job *jobs[QKV_ENGINE_TEXTS];
-    size_t count, tokens;
+    size_t count, tokens, longest;
     int32_t lengths[QKV_ENGINE_TEXTS], starts[QKV_ENGINE_TEXTS + 1];
     size_t *scored, scored_count; /* (room.masks): masks that are filled */
     int32_t *ids, *types;         /* (room.tokens) */

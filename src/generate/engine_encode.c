@@ -113,8 +113,10 @@ static bool batch_add(struct qkv_engine *e, struct qkv_engine_job *job, size_t m
     struct qkv_engine_batch *b = &e->batch;
     const struct qkv_engine_text *t = &job->text;
     const size_t masks = job->request.kind == QKV_ENGINE_FILL ? t->filler.read - t->filled : 0;
+    const size_t longest = qkv_max(b->longest, t->count);
     if (b->count &&
-        (b->count == e->room.texts || b->tokens + t->count > e->room.tokens || b->scored_count + masks > e->room.masks))
+        (b->count == e->room.texts || b->tokens + t->count > e->room.tokens ||
+         (b->count + 1) * longest > qkv_text_room_places(&e->room) || b->scored_count + masks > e->room.masks))
         return false;
     if (b->count && b->tokens + t->count > most) {
         e->full = true;
@@ -129,13 +131,14 @@ static bool batch_add(struct qkv_engine *e, struct qkv_engine_job *job, size_t m
     b->lengths[b->count] = (int32_t)t->count;
     b->starts[b->count++] = (int32_t)b->tokens;
     b->tokens += t->count;
+    b->longest = longest;
     b->starts[b->count] = (int32_t)b->tokens;
     return true;
 }
 
 /* The oldest texts, all of the kind of the first, and with its adapter. */
 static void batch_choose(struct qkv_engine *e, size_t most) {
-    e->batch.count = e->batch.tokens = e->batch.scored_count = 0;
+    e->batch.count = e->batch.tokens = e->batch.longest = e->batch.scored_count = 0;
     for (struct qkv_engine_job *job = e->jobs; job; job = job->next) {
         if (!job->request.kind || !job->unended) continue;
         const struct qkv_engine_job *first = e->batch.jobs[0];

@@ -10,7 +10,8 @@
 /* Checks that the model can read text at all; `doing` begins the message: "classify". */
 enum qkv_status qkv_lines_check(struct qkv_model *model, const char *doing);
 /* Sets the message for a line that has more tokens than `most`, a limit or the context, and must not be cut. */
-enum qkv_status qkv_line_refuse(const struct qkv_model *model, const char *what, size_t line, size_t tokens, size_t most);
+enum qkv_status qkv_line_refuse(const struct qkv_model *model, const char *what, size_t line, size_t tokens,
+                                size_t most);
 
 /* ---- vectors (text_read.c) --------------------------------------------------------------------------------------- */
 /* How texts are read and pooled. */

@@ -15,6 +15,9 @@ struct qkv_text_room {
 };
 /* The room for `count` lines of at most `longest` tokens, which have `tokens` tokens together. */
 struct qkv_text_room qkv_text_room_of_lines(size_t longest, size_t count, size_t tokens);
+/* Texts are read at once only if their number, times the tokens of the longest, is at most this: attention takes memory
+ * for so many places. */
+size_t qkv_text_room_places(const struct qkv_text_room *room);
 /* The pass of texts that are classified or filled, for the shapes that need the most. */
 struct qkv_text_pass {
     struct qkv_pass_shape shapes[3];

@@ -10,11 +10,17 @@ struct qkv_text_room qkv_text_room_of_lines(size_t longest, size_t count, size_t
         .longest = longest, .tokens = qkv_max(longest, qkv_min(most, texts * longest)), .texts = texts};
 }
 
+size_t qkv_text_room_places(const struct qkv_text_room *room) {
+    return qkv_max(room->longest, 2 * room->tokens);
+}
+
 void qkv_text_pass_plan(const struct qkv_model *m, const struct qkv_text_room *room, struct qkv_text_pass *p) {
     const size_t T = room->longest, rows = room->tokens, texts = qkv_min(room->texts, rows);
+    const size_t places = qkv_text_room_places(room), wide = T ? qkv_min(texts, qkv_max(places / T, 1)) : 0;
+    const size_t narrow = texts ? qkv_min(T, places / texts) : 0;
     p->shapes[0] = (struct qkv_pass_shape){.B = 1, .T = T};
-    p->shapes[1] = (struct qkv_pass_shape){.B = texts, .T = T, .rows = rows};
-    p->shapes[2] = (struct qkv_pass_shape){.B = texts, .T = texts ? rows / texts : 0};
+    p->shapes[1] = (struct qkv_pass_shape){.B = wide, .T = T, .rows = qkv_min(rows, wide * T)};
+    p->shapes[2] = (struct qkv_pass_shape){.B = texts, .T = narrow, .rows = qkv_min(rows, texts * narrow)};
     p->options = qkv_pass_defaults();
     p->options.B = texts, p->options.T = T, p->options.rows = rows;
     p->options.shapes = p->shapes;

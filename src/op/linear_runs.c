@@ -1,5 +1,5 @@
-/* linear_runs: rows that choose among several adapters of a linear by number. The term of an adapter is computed for the
- * rows of each run of the tape; rows of no run are not read. */
+/* linear_runs: rows that choose among several adapters of a linear by number. The term of an adapter is computed for
+ * the rows of each run of the tape; rows of no run are not read. */
 #include "op/linear.h"
 
 static const struct qkv_adapter *adapter_find(const struct qkv_tensor *weight, size_t number) {
