@@ -80,7 +80,8 @@ refuse 1 'models of type llama do not have all of this model; .*: embed.position
     "$QKV" export run --to gguf --family llama -o x.gguf
 refuse 2 '--dtype is "q8_0"; it must be f32' "$QKV" export run --dtype q8_0 -o folder
 refuse 2 'name a file to write: --out FILE.gguf' "$QKV" export run --to gguf
-refuse 2 '--quiet has no effect: folders and adapters are written without progress' "$QKV" export run --dtype f16 -o folder --quiet
+refuse 2 '--quiet has no effect: folders and adapters are written without progress' \
+    "$QKV" export run --dtype f16 -o folder --quiet
 [ ! -e x.gguf ] && [ ! -e folder ] || fail "a refused command has written something"
 [ -z "$(find . -name '.*.tmp')" ] || fail "a temporary file is left"
 finish
