@@ -291,36 +291,34 @@ static enum qkv_status batch_pass(struct qkv_engine *e, bool scored) {
                                                                   .scored_count = scored ? b->scored_count : 0});
 }
 
-static enum qkv_status batch_classify(struct qkv_engine *e) {
+/* Tells the classes of each text, or the scores of all its tokens. */
+static enum qkv_status batch_scores(struct qkv_engine *e, bool tokens) {
     const struct qkv_engine_batch *b = &e->batch;
     const size_t classes = (size_t)e->model->spec.head.classes;
     enum qkv_status status = batch_pass(e, false);
     const float *scores = status ? NULL : qkv_pass_output(e->pass).data;
     for (size_t i = 0; i < b->count && !status; i++) {
-        float *vector = qkv_allocate(e->ctx, classes, sizeof *vector);
+        const size_t count = tokens ? (size_t)b->lengths[i] * classes : classes;
+        float *vector = qkv_allocate(e->ctx, count, sizeof *vector);
+        bool broken = false;
         if (!vector) return QKV_MEMORY;
-        const bool broken = !qkv_scores_take(scores + i * classes, classes, vector);
+        if (tokens)
+            memcpy(vector, scores, count * sizeof *vector);
+        else
+            broken = !qkv_scores_take(scores, classes, vector);
+        scores += count;
         status = text_tell_vector(e, b->jobs[i], &vector, broken);
         free(vector);
     }
     return status;
 }
 
-/* Tells the scores of all tokens of each text. */
+static enum qkv_status batch_classify(struct qkv_engine *e) {
+    return batch_scores(e, false);
+}
+
 static enum qkv_status batch_score(struct qkv_engine *e) {
-    const struct qkv_engine_batch *b = &e->batch;
-    const size_t classes = (size_t)e->model->spec.head.classes;
-    enum qkv_status status = batch_pass(e, false);
-    const float *scores = status ? NULL : qkv_pass_output(e->pass).data;
-    for (size_t i = 0; i < b->count && !status; i++) {
-        const size_t count = (size_t)b->lengths[i] * classes;
-        float *vector = qkv_allocate(e->ctx, count, sizeof *vector);
-        if (!vector) return QKV_MEMORY;
-        memcpy(vector, scores + (size_t)b->starts[i] * classes, count * sizeof *vector);
-        status = text_tell_vector(e, b->jobs[i], &vector, false);
-        free(vector);
-    }
-    return status;
+    return batch_scores(e, true);
 }
 
 /* Tells a text whose masks are all filled, or whose scores are broken. */

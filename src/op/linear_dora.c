@@ -19,7 +19,7 @@ struct dora_rows {
     const struct qkv_dora *d;
     const float *factors; /* f; with dropout, 0 in columns of no part */
     const float *in;
-    float *out;
+    float *out, scale; /* scale: of what is subtracted */
 };
 
 /* ---- factors ----------------------------------------------------------------------------------------------------- */
@@ -69,8 +69,8 @@ static void dora_whole(void *argument, size_t begin, size_t end, int thread) {
     }
 }
 
-/* y −= s·v, in the columns of parts */
-static void dora_take(void *argument, size_t begin, size_t end, int thread) {
+/* out −= scale·in, in the columns of parts */
+static void dora_subtract(void *argument, size_t begin, size_t end, int thread) {
     (void)thread;
     const struct dora_rows *o = argument;
     const size_t columns = o->d->weight->rows;
@@ -78,7 +78,7 @@ static void dora_take(void *argument, size_t begin, size_t end, int thread) {
         for (size_t p = 0; p < o->d->adapter->count; p++) {
             const struct qkv_adapter_part *part = &o->d->adapter->parts[p];
             const size_t at = n * columns + part->first;
-            for (size_t i = 0; i < part->m.columns; i++) o->out[at + i] -= o->d->scale * o->d->v[at + i];
+            for (size_t i = 0; i < part->m.columns; i++) o->out[at + i] -= o->scale * o->in[at + i];
         }
 }
 
@@ -99,14 +99,14 @@ static void dora_pass(struct qkv_tape *tape, const struct dora_rows *o, qkv_rang
 enum qkv_status qkv_dora_forward(struct qkv_tape *tape, const struct qkv_dora *d) {
     const struct qkv_tape_mark mark = qkv_tape_mark(tape); /* the form of x ends here, too */
     const bool dropped = d->read != d->x;
-    struct dora_rows o = {.d = d, .factors = dora_factors(tape, d), .out = d->y};
+    struct dora_rows o = {.d = d, .factors = dora_factors(tape, d), .in = d->v, .out = d->y, .scale = d->scale};
     if (!o.factors) return tape->status ? tape->status : QKV_MEMORY;
     const struct qkv_linear_rows rows = qkv_tape_form(tape, qkv_operand_product(tape, d->weight), d->read);
     enum qkv_status status = tape->status
                                  ? tape->status
                                  : qkv_linear_forward_parts(tape, (struct qkv_linear_rows){d->v, QKV_F32}, rows,
                                                             d->read->rows, d->weight, NULL, (struct qkv_epilogue){0});
-    if (!status && dropped) dora_pass(tape, &o, dora_take);
+    if (!status && dropped) dora_pass(tape, &o, dora_subtract);
     if (!status) status = qkv_adapter_forward(tape, d->adapter, d->v, d->weight->rows, 1, d->read, d->low);
     if (!status) dora_pass(tape, &o, dropped ? dora_add : dora_whole);
     qkv_tape_release(tape, mark);
@@ -122,19 +122,6 @@ static void dora_multiply(void *argument, size_t begin, size_t end, int thread) 
     const size_t columns = o->d->weight->rows;
     for (size_t n = begin; n < end; n++)
         for (size_t i = 0; i < columns; i++) o->out[n * columns + i] = o->factors[i] * o->in[n * columns + i];
-}
-
-/* out −= in, in the columns of parts; 0 in others already */
-static void dora_subtract(void *argument, size_t begin, size_t end, int thread) {
-    (void)thread;
-    const struct dora_rows *o = argument;
-    const size_t columns = o->d->weight->rows;
-    for (size_t n = begin; n < end; n++)
-        for (size_t p = 0; p < o->d->adapter->count; p++) {
-            const struct qkv_adapter_part *part = &o->d->adapter->parts[p];
-            const size_t at = n * columns + part->first;
-            for (size_t i = 0; i < part->m.columns; i++) o->out[at + i] -= o->in[at + i];
-        }
 }
 
 struct dora_products {
@@ -190,7 +177,7 @@ static enum qkv_status dora_products(struct qkv_tape *tape, const struct qkv_dor
         status =
             qkv_linear_backward_parts(tape, b->dy, x, N, NULL, false, d->weight, NULL, d->bias, b->dbias, order, none);
     if (status || !dropped) return status;
-    dora_pass(tape, dv, dora_subtract);
+    dora_pass(tape, dv, dora_subtract); /* where no part is, it is 0 already */
     status = qkv_linear_backward_parts(tape, dv->out, read, N, b->dread, b->again, d->weight, b->dweight, NULL, NULL,
                                        order, none);
     dora_pass(tape, dv, dora_multiply);
@@ -199,7 +186,7 @@ static enum qkv_status dora_products(struct qkv_tape *tape, const struct qkv_dor
 
 enum qkv_status qkv_dora_backward(struct qkv_tape *tape, const struct qkv_dora *d, const struct qkv_dora_back *b) {
     const size_t mark = qkv_arena_mark(tape->arena), count = d->x->rows * d->weight->rows;
-    struct dora_rows dv = {.d = d, .factors = dora_factors(tape, d), .in = b->dy};
+    struct dora_rows dv = {.d = d, .factors = dora_factors(tape, d), .in = b->dy, .scale = 1};
     enum qkv_status status = tape->status;
     if (!status) dv.out = qkv_tape_take(tape, count, sizeof *dv.out);
     if (!status && !dv.out) status = QKV_MEMORY;
