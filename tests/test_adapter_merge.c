@@ -210,11 +210,79 @@ static void a_new_adapter_changes_nothing(void **state) {
     }
 }
 
+/* A layer of fp32 weights, with the adapter of the folder by name; NULL: without it. */
+static struct qkv_model *adapted_model(struct qkv_context *ctx, const char *name) {
+    struct qkv_spec spec = fixture_spec(ctx, (const char *const[]){"vocab=40", "d_model=64", "decoder.layers=1", NULL});
+    struct qkv_model *model;
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
+    qkv_spec_free(&spec);
+    if (name) assert_ok(ctx, qkv_adapter_add(model, name, path_of("norms")));
+    if (name) assert_ok(ctx, qkv_adapter_use(model, name));
+    return model;
+}
+
+static void stretch_weight(struct qkv_model *model) {
+    const struct qkv_weight *w = weight_named(model, "decoder.layers.0.attn.q.weight");
+    const size_t n = w->rows * w->columns;
+    float *numbers = malloc(n * sizeof *numbers);
+    for (size_t i = 0; i < n; i++) numbers[i] = 3 * w->data[i];
+    assert_ok(model->ctx, qkv_model_set_weights(model, (size_t)(w - model->weights.list), numbers, n));
+    free(numbers);
+}
+
+static void run_layer(struct qkv_model *model, float *y) {
+    float x[64];
+    struct qkv_module *layer;
+    struct qkv_module_input in = qkv_module_input_defaults();
+    for (size_t i = 0; i < 64; i++) x[i] = (float)i / 64 - 0.4F;
+    in.x = (struct qkv_vectors){x, 1, 1, 64};
+    assert_ok(model->ctx, qkv_module_of_model(model, "decoder.layers.0", &layer));
+    assert_ok(model->ctx, qkv_module_forward(layer, &in, (struct qkv_vectors){y, 1, 1, 64}));
+    qkv_module_free(layer);
+}
+
+/* Lengths of rows are those of the weights now: in a module that runs before any pass, and after the base has changed
+ * beneath an adapter with a name. */
+static void norms_are_those_of_the_weights_now(void **state) {
+    struct qkv_random random = test_random(6);
+    float first[64], later[64];
+    (void)state;
+    struct qkv_context *ctx;
+    assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .precision = QKV_FP32)), QKV_OK);
+    struct qkv_model *model = adapted_model(ctx, NULL), *other;
+    assert_ok(ctx, qkv_adapter_create(model, "rank=3,dora=true,targets=q,down", 5));
+    fill_adapter(model, &random);
+    assert_ok(ctx, qkv_adapter_save(model, NULL, path_of("norms")));
+    qkv_model_free(model);
+
+    model = adapted_model(ctx, NULL);
+    assert_ok(ctx, qkv_adapter_load(model, path_of("norms")));
+    run_layer(model, first);
+    free(logits_of(model));
+    run_layer(model, later);
+    assert_memory_equal(first, later, sizeof first);
+    qkv_model_free(model);
+
+    model = adapted_model(ctx, "a");
+    other = adapted_model(ctx, "a");
+    free(logits_of(model));
+    stretch_weight(model);
+    stretch_weight(other);
+    float *have = logits_of(model), *want = logits_of(other);
+    assert_memory_equal(have, want, B * T * VOCAB * sizeof *have);
+    free(have);
+    free(want);
+    qkv_model_free(model);
+    qkv_model_free(other);
+    qkv_context_free(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cost_of_merging_is_what_the_file_has_lost),
         cmocka_unit_test(a_model_without_its_adapter_has_the_bits_that_it_had),
         cmocka_unit_test(a_new_adapter_changes_nothing),
+        cmocka_unit_test(norms_are_those_of_the_weights_now),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
