@@ -20,8 +20,11 @@ void cli_say_merge(const struct qkv_model *model) {
     double error, worst, change;
     const char *name;
     const size_t count = qkv_adapter_merge_cost(model, &error, &worst, &name, &change);
-    if (count)
+    if (count == 1)
+        cli_say("merging rounds a matrix, %s: its error is %.3g%% of the exact sum, and the adapter changes %.3g%%",
+                name, 100 * error, 100 * change);
+    else if (count)
         cli_say("merging rounds %zu matrices: their errors are %.3g%% of the exact sums (mean; at most %.3g%%, of "
-                "%s), and the adapter changes %.3g%%",
+                "%s), and the adapter changes %.3g%% (mean)",
                 count, 100 * error, 100 * worst, name, 100 * change);
 }

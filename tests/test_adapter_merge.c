@@ -75,16 +75,17 @@ static void check_near(double have, double want, const char *what, const char *t
     if (!(fabs(have - want) <= 1e-5 * want + 1e-9)) fail_msg("%s of %s: %g, not %g", what, type, have, want);
 }
 
-/* Compares the cost with the matrices of the file: those that are fp32 in the merged model. */
+/* Those that `settings` adapts. */
+static const char *const adapted[] = {"decoder.layers.0.attn.q.weight", "decoder.layers.0.ffn.down.weight"};
+
+/* Compares the cost with the adapted matrices of the file. */
 static void check_cost(struct qkv_model *merged, struct qkv_model *before, struct qkv_model *file, const char *type) {
     double error, worst, change, errors = 0, most = 0, changes = 0;
     const char *name = NULL, *worst_name = NULL;
-    size_t count = 0, changed = 0;
-    const size_t told = qkv_adapter_merge_cost(merged, &error, &worst, &name, &change);
-    for (size_t i = 0; i < merged->weights.count; i++) {
-        const struct qkv_weight *w = &merged->weights.list[i];
+    const size_t told = qkv_adapter_merge_cost(merged, &error, &worst, &name, &change), count = TEST_COUNT(adapted);
+    for (size_t i = 0; i < count; i++) {
+        const struct qkv_weight *w = weight_named(merged, adapted[i]);
         const size_t n = w->rows * w->columns;
-        if (!w->merged) continue;
         float *exact = malloc(n * sizeof *exact), *other = malloc(n * sizeof *other);
         floats_of(merged, w->array.name, exact);
         floats_of(file, w->array.name, other);
@@ -94,12 +95,9 @@ static void check_cost(struct qkv_model *merged, struct qkv_model *before, struc
         errors += one;
         floats_of(before, w->array.name, other);
         changes += length_of(exact, other, n) / length_of(exact, NULL, n);
-        changed += length_of(exact, other, n) > 0;
-        count++;
         free(exact);
         free(other);
     }
-    assert_true(count >= 2);
     if (!strcmp(type, "f32")) {
         assert_int_equal(told, 0);
         assert_true(error == 0 && worst == 0 && change == 0 && !name);
@@ -109,7 +107,7 @@ static void check_cost(struct qkv_model *merged, struct qkv_model *before, struc
     assert_true(errors > 0);
     check_near(error, errors / (double)count, "the error", type);
     check_near(worst, most, "the largest error", type);
-    check_near(change, changes / (double)changed, "the change", type);
+    check_near(change, changes / (double)count, "the change", type);
     assert_string_equal(name, worst_name);
 }
 
@@ -201,7 +199,9 @@ static void a_new_adapter_changes_nothing(void **state) {
         assert_true(length_of(before, with, B * T * VOCAB) <= 1e-6 * length_of(before, NULL, B * T * VOCAB));
         assert_ok(ctx, qkv_adapter_merge(model));
         float *merged = logits_of(model);
-        if (!i) assert_true(length_of(before, merged, B * T * VOCAB) <= 1e-6 * length_of(before, NULL, B * T * VOCAB));
+        /* products with stored blocks round x to 8 bits */
+        const double limit = strchr(types[i], 'q') ? 3e-2 : 1e-6;
+        assert_true(length_of(before, merged, B * T * VOCAB) <= limit * length_of(before, NULL, B * T * VOCAB));
         free(before);
         free(with);
         free(merged);

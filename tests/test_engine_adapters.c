@@ -381,6 +381,7 @@ static void a_share_begins_with_the_choice_of_its_model(void **state) {
     assert_null(share->now);
     assert_int_equal(share->chosen.count, 0);
     assert_ok(other, qkv_adapter_use(share, names[2]));
+    assert_true(share->chosen.count > 0);
     assert_ok(ctx, qkv_model_share(share, ctx, &again));
     assert_int_equal(again->chosen.number, share->chosen.number);
     assert_int_equal(again->chosen.count, share->chosen.count);

@@ -68,12 +68,11 @@ QKV_API enum qkv_status qkv_adapter_export_gguf(struct qkv_model *model, const c
 /* Adds the adapter to the model's weights, and removes it. Adapted matrices become fp32; what is then saved or exported
  * chooses their type again. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
 QKV_API enum qkv_status qkv_adapter_merge(struct qkv_model *model);
-/* What the latest export of the model cost the matrices that an adapter was merged into, and others that are stored
- * with them: it rounded them from fp32 to its type. Returns how many there are; 0: none, or they were written in f32,
- * or the export failed. Of a matrix, the error is the length (Frobenius norm) of what rounding changed, and the change
- * that of what the adapter changed, both divided by the length of the exact sum. Pointers may be NULL: the mean of the
- * errors, the largest error and the name of its matrix, which is the model's, and the mean change of the matrices that
- * the adapter changed; 0 and NULL where the result is 0. */
+/* What the latest export of the model cost the matrices that an adapter was merged into: it rounded them from fp32 to
+ * its type. Returns how many there are; 0: none, or they were written in f32, or the export failed. Of a matrix, the
+ * error is the length (Frobenius norm) of what rounding changed, and the change that of what the adapter changed, both
+ * divided by the length of the exact sum. Pointers may be NULL: the mean of the errors, the largest error and the name
+ * of its matrix, which is the model's, and the mean of the changes; 0 and NULL where the result is 0. */
 QKV_API size_t qkv_adapter_merge_cost(const struct qkv_model *model, double *error, double *worst, const char **name,
                                       double *change);
 /* Removes the adapter: the model is as it was before. Adapters with names stay. Fails with QKV_ARGUMENT. */

@@ -241,6 +241,15 @@ static enum qkv_status export_adapter(struct qkv_model *m, const struct qkv_gguf
     return status;
 }
 
+/* A type of adapters, in letters of either case; NULL: there is none of this name. */
+static const struct qkv_type *type_named(const char *name) {
+    for (size_t i = 0; i < QKV_DTYPE_COUNT; i++) {
+        const struct qkv_type *type = qkv_types[i];
+        if (type->weights && type->gguf >= 0 && type->block == 1 && !strcasecmp(type->name, name)) return type;
+    }
+    return NULL;
+}
+
 enum qkv_status qkv_adapter_export_gguf(struct qkv_model *model, const char *family, const char *format,
                                         const char *path, struct qkv_gguf_notes **notes) {
     QKV_CALL(qkv_model_context(model));
@@ -250,12 +259,11 @@ enum qkv_status qkv_adapter_export_gguf(struct qkv_model *model, const char *fam
     QKV_NEED(qkv_call, path);
     struct qkv_gguf_options options = qkv_gguf_defaults();
     options.family = family;
-    const int number = qkv_type_of_name(format);
-    const struct qkv_type *type = number < 0 ? NULL : qkv_types[number];
+    const struct qkv_type *type = type_named(format);
     enum qkv_status status = qkv_adapter_need(model);
     if (!status) status = qkv_gguf_options_check(model->ctx, &options);
     if (status) return status;
-    if (!type || !type->weights || type->gguf < 0 || type->block != 1)
+    if (!type)
         return qkv_fail(model->ctx, QKV_ARGUMENT, "adapters have no type \"%.40s\"; there are f32, f16 and bf16",
                         format);
     if (model->adapter->settings.dora)

@@ -35,19 +35,6 @@ static void merge_part(struct qkv_model *m, size_t i, float *x) {
     }
 }
 
-/* Makes adapted matrices fp32, and all that share their memory, which an export then rounds too. */
-static enum qkv_status merge_convert(struct qkv_model *m) {
-    const struct qkv_weights *base = &m->adapter->base;
-    bool *stored = qkv_allocate(m->ctx, base->count, sizeof *stored);
-    if (!stored) return QKV_MEMORY;
-    for (size_t i = 0; i < base->count; i++) stored[i] = base->list[i].stored;
-    const enum qkv_status status = qkv_model_adapted_to_fp32(m);
-    for (size_t i = 0; i < base->count && !status; i++)
-        if (stored[i] && !base->list[i].stored) base->list[i].merged = true;
-    free(stored);
-    return status;
-}
-
 enum qkv_status qkv_adapter_merge(struct qkv_model *model) {
     QKV_CALL(qkv_model_context(model));
     QKV_NEED(qkv_call, model);
@@ -60,7 +47,7 @@ enum qkv_status qkv_adapter_merge(struct qkv_model *model) {
     if (!x) return QKV_MEMORY;
     status = qkv_model_check_file(model);
     if (!status) qkv_model_norm_adapters(model);
-    if (!status) status = merge_convert(model);
+    if (!status) status = qkv_model_adapted_to_fp32(model);
     for (size_t i = 0; i < a->part_count && !status; i++) merge_part(model, i, x);
     free(x);
     if (status) return status;

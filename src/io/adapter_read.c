@@ -126,6 +126,10 @@ static enum qkv_status tensors_left(const struct qkv_adapter_reading *r) {
         const struct qkv_array *x = qkv_tensors_at(r->file, i);
         bool used = false;
         for (size_t k = 0; k < r->count && !used; k++) used = r->a[k] == x || r->b[k] == x || r->m[k] == x;
+        const size_t n = strlen(x->name), end = strlen(QKV_ADAPTER_MAGNITUDES);
+        if (!used && !r->keys && !r->settings.dora && n > end && !strcmp(x->name + n - end, QKV_ADAPTER_MAGNITUDES))
+            return qkv_fail(r->ctx, QKV_FORMAT, "%s has %.160s, but %s has no use_dora; restore the folder", r->weights,
+                            x->name, r->path);
         if (!used)
             return qkv_fail(r->ctx, QKV_SPEC,
                             "%s has %.160s, and the model has no weight for it: it is for another model", r->weights,
@@ -212,6 +216,16 @@ static enum qkv_status reading_run(struct qkv_adapter_reading *r) {
     return status;
 }
 
+/* A path that is there, and no adapter. */
+static enum qkv_status reading_find(const struct qkv_adapter_reading *r, const char *path, bool folder) {
+    bool there, has = true;
+    enum qkv_status status = qkv_file_find(r->ctx, path, &there);
+    if (!status && folder && there) status = qkv_file_find(r->ctx, r->path, &has);
+    if (status || has) return status;
+    return qkv_fail(r->ctx, QKV_FILE,
+                    "%s has no " QKV_ADAPTER_CONFIG_FILE "; name the folder of an adapter, or a GGUF file", path);
+}
+
 enum qkv_status qkv_adapter_read(struct qkv_model *m, const char *name, const char *path) {
     const bool folder = !qkv_gguf_is(path);
     struct qkv_adapter_reading r = {.ctx = m->ctx, .model = m, .name = name};
@@ -220,7 +234,8 @@ enum qkv_status qkv_adapter_read(struct qkv_model *m, const char *name, const ch
     if (status) return status;
     r.path = folder ? qkv_join_path(m->ctx, path, QKV_ADAPTER_CONFIG_FILE) : qkv_copy_string(m->ctx, path);
     r.weights = folder ? qkv_join_path(m->ctx, path, QKV_ADAPTER_WEIGHTS_FILE) : qkv_copy_string(m->ctx, path);
-    status = reading_run(&r);
+    status = r.path ? reading_find(&r, path, folder) : QKV_MEMORY;
+    if (!status) status = reading_run(&r);
     free(r.path);
     free(r.weights);
     free(r.adapted);

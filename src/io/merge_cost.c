@@ -38,7 +38,6 @@ void qkv_merge_sum_end(struct qkv_model *m, const struct qkv_merge_sum *sum) {
     }
     cost->count++;
     cost->error += error;
-    cost->changed += sum->change > 0;
     cost->change += sum->square > 0 ? sqrt(sum->change / sum->square) : 0;
 }
 
@@ -76,6 +75,6 @@ size_t qkv_adapter_merge_cost(const struct qkv_model *model, double *error, doub
     if (error) *error = cost->error / count;
     if (worst) *worst = cost->worst;
     if (name) *name = cost->name;
-    if (change) *change = cost->changed ? cost->change / (double)cost->changed : 0;
+    if (change) *change = cost->change / count;
     return cost->count;
 }

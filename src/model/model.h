@@ -186,7 +186,7 @@ struct qkv_model_named {
 /* What the latest export cost the matrices that an adapter was merged into: their errors, and how much the adapter had
  * changed them, both relative to their lengths. */
 struct qkv_merge_cost {
-    size_t count, changed;       /* changed: those that the adapter has, and not others that are stored with them */
+    size_t count;
     double error, worst, change; /* sums, except the worst error */
     const char *name;            /* of the worst matrix */
 };

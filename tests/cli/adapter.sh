@@ -33,10 +33,10 @@ before=$(loss_of base)
 after=$(loss_of base --adapter whole)
 awk -v a="$before" -v b="$after" 'BEGIN { exit !(a - b > 0.01) }' || fail "the loss was $before and is $after"
 try 0 "$QKV" export base --adapter whole --dtype f32 --out merged
+hasnt err 'merging rounds'
 merged=$(loss_of merged)
 awk -v a="$after" -v b="$merged" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' ||
     fail "the loss is $after, and $merged when the adapter is merged"
-hasnt err 'merging rounds'
 # a merge into few bits says what it costs
 try 0 "$QKV" export base --to gguf --dtype q8_0 --out small.gguf
 hasnt err 'merging rounds'
@@ -106,6 +106,7 @@ done
 same "$(cat others/config.json) $(ls others | wc -l)" 'mine 3' "a folder that had another file"
 try 0 "$QKV" export base --adapter whole --to gguf-adapter --dtype bf16 --out whole.gguf --force --json
 has out '"architecture": "qkv"'
+try 0 "$QKV" export base --adapter whole --to gguf-adapter --dtype F16 --out upper.gguf
 try 0 "$QKV" eval base --adapter whole.gguf --data other.txt
 refuse 1 'general.type is "adapter"' "$QKV" generate whole.gguf --prompt to
 refuse 1 'general.type is "model"' "$QKV" eval base --adapter base.gguf --data other.txt
@@ -142,6 +143,12 @@ refuse 1 'has an adapter and no model' "$QKV" generate whole --prompt to
 refuse 1 'whole/checkpoint.safetensors is a checkpoint of an adapter and has no model; open its model, .*/base, with' \
     "$QKV" generate whole/checkpoint.safetensors --prompt to
 refuse 1 'adapter_config.json' "$QKV" generate base --adapter base --prompt to
+refuse 1 'whole/checkpoint.safetensors has no adapter_config.json; name the folder of an adapter' \
+    "$QKV" generate base --adapter whole/checkpoint.safetensors --prompt to
+lora=rank=2,dora=true,targets=o adapt lengths 2
+sed -i 's/"use_dora": true/"use_dora": false/' lengths/adapter_config.json
+refuse 1 'has .*lora_magnitude_vector, but lengths/adapter_config.json has no use_dora' \
+    "$QKV" generate base --adapter lengths --prompt to
 # another model, of the same shapes and of others
 try 0 train twin 6 --quiet --seed 5
 refuse 1 'was trained for another model' "$QKV" eval twin --adapter whole --data other.txt
