@@ -462,6 +462,14 @@ static int info_show(struct qkv_context *ctx, const struct arguments *a, const c
     return code;
 }
 
+/* Sets the precision: of --precision, of the record of a model, or, of a model to be trained, that of new runs. */
+static int info_precision(struct qkv_context *ctx, const struct arguments *a, const char *model) {
+    const bool fresh = !model || a->set.count || a->lora;
+    const int code = cli_set_precision(&a->common, ctx, model);
+    if (!code && fresh && cli_asks_record(&a->common)) qkv_context_set_precision(ctx, QKV_PRECISION_AUTO);
+    return code;
+}
+
 static int info_run(const void *values, const char *const *words, size_t count) {
     const struct arguments *a = values;
     struct qkv_context *ctx = NULL;
@@ -472,7 +480,7 @@ static int info_run(const void *values, const char *const *words, size_t count) 
     int code = cli_open(&a->common, &ctx);
     if (!code) code = info_look(ctx, a, model, &s);
     if (!code) code = info_batch(ctx, a, &s);
-    if (!code) code = cli_set_precision(&a->common, ctx, model);
+    if (!code) code = info_precision(ctx, a, model);
     if (!code) code = info_show(ctx, a, model, &s);
     qkv_model_free(s.plan);
     qkv_spec_free(&s.spec);
@@ -490,7 +498,8 @@ const struct cli_command *cli_info(void) {
             "Prints the tree of a model's parameters, the exact memory to train it and to run it, the FLOPs of a "
             "token, the bytes that a token adds to the key-value cache, and the pages of the cache. A dry run finds "
             "the memory without allocating it, for the threads and kernels that a run on this machine would have, or "
-            "for those of --threads and --isa.\n\n"
+            "for those of --threads and --isa. A model that is not trained yet (--preset, --spec, --set, --lora) is "
+            "planned in the precision of new runs, unless --precision names one.\n\n"
             "--ranks N plans each rank of a training run under mpirun: the groups of a batch whose gradients it "
             "computes, its memory, and the bytes that it sends and receives in a step. It also prints the seconds that "
             "these bytes take on a network of --network gigabits a second, and the seconds that the FLOPs of a step "

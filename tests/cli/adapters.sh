@@ -11,6 +11,8 @@ sed -i 's/"context": 32/"context": 128/' spec.json
 try 0 train base 5 --quiet
 for adapter in one:q,v two:all-linear; do
     make_text 90 | rev >other.txt
+    # another text, so that the answers differ in every precision
+    [ "${adapter%%:*}" = one ] || awk 'BEGIN { for (i = 0; i < 200; i++) print "ghost ghost ghost" }' >other.txt
     try 0 "$QKV" train --from base --data other.txt --lora "rank=4,targets=${adapter#*:}" --rate 5e-2 --warmup 0 \
         --steps 25 --quiet --out "${adapter%%:*}"
 done

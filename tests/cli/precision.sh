@@ -45,10 +45,14 @@ done
 # ---- models without a record, and with a damaged one ----
 QKV_PRECISION=bf16
 try 0 "$QKV" info --preset nano-gpt --json
-same "$(number precision)" '"fp32"' "the precision of a preset"
+same "$(number precision)" '"bf16"' "the precision of a preset is that of new runs"
+try 0 "$QKV" info --preset nano-gpt --json --precision fp32
+same "$(number precision)" '"fp32"' "the precision of a preset that info was told"
 cp -r bf16 bare && rm bare/train.json
 try 0 "$QKV" info bare --json
 same "$(number precision)" '"fp32"' "the precision of a model without a record"
+try 0 "$QKV" info bare --lora rank=2 --json
+same "$(number precision)" '"bf16"' "the precision of an adapter to be trained"
 cp -r bf16 damaged && echo '{"format": "qkv-train",' >damaged/train.json
 refuse 1 'damaged/train.json is not valid JSON: line 2.*it records the precision: restore it' "$QKV" eval damaged \
     --data text.txt
