@@ -8,6 +8,11 @@ bool qkv_cpu_has(const char *features) {
     return true;
 }
 
+bool qkv_cpu_is(const char *vendor) {
+    (void)vendor;
+    return false;
+}
+
 const char *qkv_cpu_note(void) {
     return NULL;
 }

@@ -2,6 +2,7 @@
 #include "test.h"
 
 #include "check_cuts.h"
+#include "kernel/cpu.h"
 
 #define KERNEL_TEST(name)                                                                                              \
     static void test_##name(void **state) {                                                                            \
@@ -41,6 +42,21 @@ static void test_tables(void **state) {
     assert_int_equal(qkv_kernels_at(count - 1)->width, 1);
     assert_null(qkv_isa_at(count));
     assert_null(qkv_isa_at(SIZE_MAX));
+}
+
+/* Processors of Intel multiply bf16 at half the speed of fp32, unless they have AMX. */
+static void test_order(void **state) {
+    (void)state;
+    size_t fp32 = SIZE_MAX, bf16 = SIZE_MAX;
+    for (size_t i = 0; qkv_isa_at(i); i++) {
+        if (!strcmp(qkv_isa_at(i), "avx512")) fp32 = i;
+        if (!strcmp(qkv_isa_at(i), "avx512bf16")) bf16 = i;
+        assert_true(i == 0 || strcmp(qkv_isa_at(i), "amx") != 0);
+        for (size_t k = 0; k < i; k++) assert_string_not_equal(qkv_isa_at(i), qkv_isa_at(k));
+    }
+    if (bf16 == SIZE_MAX) return;
+    assert_true(fp32 != SIZE_MAX);
+    assert_true((bf16 > fp32) == qkv_cpu_is("GenuineIntel"));
 }
 
 static void test_context(void **state) {
@@ -104,6 +120,7 @@ static void test_context_refusals(void **state) {
 int main(void) {
 #define KERNEL_UNIT_TEST(name) cmocka_unit_test(test_##name),
     const struct CMUnitTest tests[] = {KERNEL_CHECKS(KERNEL_UNIT_TEST) cmocka_unit_test(test_tables),
-                                       cmocka_unit_test(test_context), cmocka_unit_test(test_context_refusals)};
+                                       cmocka_unit_test(test_order), cmocka_unit_test(test_context),
+                                       cmocka_unit_test(test_context_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,9 +58,9 @@ enum qkv_precision {
     /* the precision of new runs (qkv_auto_precision); a context always has one of the two above */
     QKV_PRECISION_AUTO
 };
-/* The kernel tables, slower ones first: X(name, kind). kind: TABLE, or COLUMNS for kernels without a name for users,
- * which tables of the same instruction set have on machines that can run them. A build has those of its architecture.
- * src/kernel/isa/simd_{name}.h describes each. */
+/* The kernel tables, slower ones first, except where a processor differs (qkv_isa_at): X(name, kind). kind: TABLE, or
+ * COLUMNS for kernels without a name for users, which tables of the same instruction set have on machines that can run
+ * them. A build has those of its architecture. src/kernel/isa/simd_{name}.h describes each. */
 #define QKV_ISA_LIST(X)                                                                                                \
     X(scalar, TABLE)                                                                                                   \
     X(scalarfma, COLUMNS)                                                                                              \
@@ -173,7 +173,8 @@ QKV_API void qkv_cpu_name(char *name, size_t size);
 #endif
 /* The name of the context's kernel table, "avx2". Owned by the context. */
 QKV_API const char *qkv_context_isa(const struct qkv_context *ctx);
-/* The i-th kernel table that this machine can run, best first; NULL past the last. Any thread. */
+/* The i-th kernel table that this machine can run, the fastest first; NULL past the last: avx512bf16 comes after avx512
+ * on processors of Intel, which multiply bf16 at half the speed of fp32 without AMX. Any thread. */
 QKV_API const char *qkv_isa_at(size_t i);
 /* One line that says why a better kernel table is not used although the processor supports it, or NULL. Static text. */
 QKV_API const char *qkv_context_isa_note(const struct qkv_context *ctx);

@@ -39,6 +39,14 @@ static bool cpu_bit(const struct cpu_feature *feature) {
     return words[feature->word] >> feature->bit & 1;
 }
 
+bool qkv_cpu_is(const char *vendor) {
+    uint32_t words[4], name[3];
+    if (strlen(vendor) != sizeof name) return false;
+    if (!__get_cpuid(0, &words[EAX], &words[EBX], &words[ECX], &words[EDX])) return false;
+    name[0] = words[EBX], name[1] = words[EDX], name[2] = words[ECX];
+    return memcmp(name, vendor, sizeof name) == 0;
+}
+
 /* The state of AMX tiles is large, so Linux saves it only for processes that request it (Linux,
  * Documentation/arch/x86/xstate.rst). */
 static bool tiles_granted(void) {
@@ -88,6 +96,11 @@ static bool cpu_has(const char *name, size_t length) {
     return false;
 }
 #endif
+
+bool qkv_cpu_is(const char *vendor) {
+    (void)vendor;
+    return false;
+}
 
 const char *qkv_cpu_note(void) {
     return NULL;

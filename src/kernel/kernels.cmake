@@ -13,15 +13,16 @@ foreach(isa ${ISA_LIST})
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS src/kernel/isa/simd_${isa}.h)
     file(STRINGS src/kernel/isa/simd_${isa}.h lines REGEX "^#define QKV_ISA_[A-Z]+")
     foreach(line ${lines})
-        string(REGEX MATCH "^#define QKV_ISA_([A-Z]+)(_${isa} +\"([^\"]*)\"|\\(X\\) +(.*)| +([a-z0-9_]+))"
+        string(REGEX MATCH "^#define QKV_ISA_([A-Z]+)((_${isa})? +\"([^\"]*)\"|\\(X\\) +(.*)| +([a-z0-9_]+))"
                line "${line}")
-        set(${isa}_${CMAKE_MATCH_1} "${CMAKE_MATCH_3}${CMAKE_MATCH_4}${CMAKE_MATCH_5}")
+        set(${isa}_${CMAKE_MATCH_1} "${CMAKE_MATCH_4}${CMAKE_MATCH_5}${CMAKE_MATCH_6}")
     endforeach()
 endforeach()
 
 set(FEATURES "") # of this machine; empty if it does not say them
 if(EXISTS /proc/cpuinfo AND NOT CMAKE_CROSSCOMPILING)
     file(STRINGS /proc/cpuinfo FEATURES REGEX "^(flags|Features)" LIMIT_COUNT 1)
+    file(STRINGS /proc/cpuinfo VENDOR REGEX "^vendor_id" LIMIT_COUNT 1)
 endif()
 function(isa_runs isa result) # whether this machine runs an entry
     set(${result} TRUE PARENT_SCOPE)
@@ -78,7 +79,11 @@ foreach(isa ${ISA_LIST})
         continue()
     elseif(QKV_KERNELS MATCHES "^(runnable|native|best)$")
         isa_runs(${isa} runs)
-        # of best: the best instruction set, and what other entries have for that one; of native: scalar, too
+        # of best: the best instruction set, and what other entries have for that one, unless it is slower on this
+        # processor; of native: scalar, too
+        if(QKV_KERNELS STREQUAL best AND ${isa}_SLOWER AND VENDOR MATCHES "${${isa}_SLOWER}")
+            continue()
+        endif()
         if(NOT runs OR (NOT QKV_KERNELS STREQUAL runnable AND NOT isa STREQUAL ISA_BEST AND NOT base STREQUAL ISA_BEST
                         AND NOT "${QKV_KERNELS} ${base} ${isa}" MATCHES "^native .*scalar"))
             continue()

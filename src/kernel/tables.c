@@ -46,7 +46,8 @@ static bool tables_runs(const struct qkv_isa *isa) {
 }
 
 /* The table of entry `at`: the kernels of its instruction set, and each column from the last entry for this instruction
- * set that has it (some have all) and that the machine runs. Entries that are tables themselves, and better ones, are left out. */
+ * set that has it (some have all) and that the machine runs. Entries that are tables themselves, and better ones, are
+ * left out. */
 static struct qkv_kernels tables_make(size_t at) {
     const struct qkv_isa *base = tables_base(entries[at]);
     struct qkv_kernels table = *base->kernels;
@@ -66,9 +67,19 @@ static struct qkv_kernels tables_make(size_t at) {
     return table;
 }
 
+static bool tables_slower(const struct qkv_isa *isa) {
+    return isa->slower && qkv_cpu_is(isa->slower);
+}
+
+/* Those that are slower than the table of their base come after it. */
 static void tables_make_all(void) {
-    for (size_t i = ENTRIES; i-- > 0;)
-        if (tables_name(entries[i]) && tables_runs(entries[i])) tables[tables_count++] = tables_make(i);
+    for (size_t i = ENTRIES; i-- > 0;) {
+        if (!tables_name(entries[i]) || !tables_runs(entries[i]) || tables_slower(entries[i])) continue;
+        tables[tables_count++] = tables_make(i);
+        for (size_t k = ENTRIES; k-- > 0;)
+            if (tables_slower(entries[k]) && tables_base(entries[k]) == entries[i] && tables_runs(entries[k]))
+                tables[tables_count++] = tables_make(k);
+    }
 }
 
 const struct qkv_kernels *qkv_kernels_at(size_t i) {

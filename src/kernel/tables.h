@@ -9,6 +9,7 @@ struct qkv_isa {
     /* NULL: an instruction set with all kernels. Else the name of one; the entry has other columns for it */
     const char *base;
     const char *needs;                 /* features of the processor, for qkv_cpu_has; those of the base come first */
+    const char *slower;             /* vendor of processors on which the table of the base is faster; NULL: none */
     const struct qkv_kernels *kernels; /* only the columns, if there is a base that is not replaced as a whole; other
                                         * fields are NULL, and the width is 0 */
 };

@@ -21,6 +21,9 @@ const struct qkv_isa QKV_T(isa) = {
 #if defined(QKV_ISA_BASE)
     .base = QKV_TEXT(QKV_ISA_BASE),
 #endif
+#if defined(QKV_ISA_SLOWER)
+    .slower = QKV_ISA_SLOWER,
+#endif
     .needs = QKV_PASTE(QKV_ISA_NEEDS_, QKV_TABLE_NAME),
     .kernels = &kernels,
 };
