@@ -18,6 +18,7 @@ enum {
     L2_SHARES = 10,              /* panels of A in a block may fill 3/L2_SHARES of L2 */
     B_SHARES = 4,                /* 1/B_SHARES of L2 holds B while panels of A pass by */
     ACROSS_QUARTERS = 3,         /* a run of A and B that is not packed may fill ACROSS_QUARTERS/4 of L2 */
+    ACROSS_BYTES = 768 * 1024,   /* and no more than this, whose pages the processor still finds quickly */
     ONE_BLOCK_PANELS = 16,       /* C of at most so many row panels is one block high */
     COLUMN_PANELS = 16,          /* maximum of panels of B that an item packs for itself */
     PACK_PANELS = 4,             /* panels of B packed by one item */
@@ -96,7 +97,7 @@ bool qkv_gemm_across(const struct qkv_context *ctx, size_t a_stride, size_t b_st
     const struct qkv_gemm_kernels *kernels = ctx->kernels->gemm;
     const size_t l2 = ctx->l2 ? ctx->l2 : 512 * 1024;
     return kernels->row_by_row && N % kernels->nr == 0 &&
-           a_stride + b_stride <= l2 / 4 * ACROSS_QUARTERS / (KC * sizeof(float));
+           a_stride + b_stride <= qkv_min(l2 / 4 * ACROSS_QUARTERS, ACROSS_BYTES) / (KC * sizeof(float));
 }
 
 static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
