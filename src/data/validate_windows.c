@@ -22,8 +22,8 @@ enum qkv_status qkv_text_model_check(struct qkv_context *ctx, const struct qkv_s
     char text[QKV_KIND_TEXT];
     qkv_kind_text(spec->decoder.layers ? "decoder" : "encoder", kind, text);
     return qkv_fail(ctx, QKV_SPEC,
-                    "%s.attention.causal is false: the model would see the tokens that it is to "
-                    "predict; a text's next token needs causal attention",
+                    "%s.attention.causal is false: the model would see the tokens that it is to predict; a text's next "
+                    "token needs causal attention, masked tokens need option task = mlm",
                     text);
 }
 

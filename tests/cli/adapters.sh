@@ -134,4 +134,25 @@ same "$(sed -E 's/.*"choices": ?(\[.*\]), ?"usage".*/\1/' body)" "$(texts all.js
 ask GET /v1/models
 same "$(grep -o '"id"' body | wc -l)" 1 "models with one adapter"
 stop single
+# vectors of an encoder
+refuse 1 'masked tokens need --task mlm' "$QKV" train --spec spec.json --set decoder.attention.causal=false \
+    --data text.txt --out none
+masked() { "$QKV" train --data text.txt --task mlm --batch 2 --warmup 0 --quiet "$@" || fail "train $*"; }
+masked --preset bert-tiny --set encoder.layers=1 --tokenizer bytes --steps 2 --out encoder
+masked --from encoder --lora rank=2 --rate 5e-2 --steps 3 --out short
+masked --from encoder --lora rank=2 --rate 5e-2 --steps 6 --out long
+printf 'the king\na fool\n' >lines.txt
+vectors_of() {
+    "$QKV" embed encoder --input lines.txt --json "$@" 2>/dev/null | sed -E 's/.*"vector": (\[[^]]*\]).*/\1/'
+}
+vectors=$(vectors_of && vectors_of --adapter short && vectors_of --adapter long)
+same "$(echo "$vectors" | sort -u | wc -l)" 6 "different vectors"
+serve vectors encoder --adapter short=short --adapter long=long
+for name in long encoder short; do
+    post /v1/embeddings "{\"model\":\"$name\",\"input\":[\"the king\",\"a fool\"]}"
+    expect 200 "\"model\": \"$name\""
+    if [ $name = encoder ]; then lines=$(vectors_of); else lines=$(vectors_of --adapter $name); fi
+    same "$(grep -o '"embedding": \[[^]]*\]' body | cut -d' ' -f2-)" "$lines" "vectors of $name"
+done
+stop vectors
 finish
