@@ -159,6 +159,86 @@ static void an_adapter_of_one_matrix_is_divided(void **state) {
     qkv_context_free(ctx);
 }
 
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+/* The tensors of a GGUF file, of a model in f32 or of an adapter. */
+struct raw {
+    struct qkv_gguf *keys;
+    struct qkv_tensors *tensors;
+};
+
+static struct raw raw_open(struct qkv_context *ctx, const char *path) {
+    struct raw raw;
+    assert_ok(ctx, qkv_gguf_open(ctx, path, &raw.keys, &raw.tensors));
+    return raw;
+}
+
+static void raw_close(struct raw *raw) {
+    qkv_gguf_free(raw->keys);
+    qkv_tensors_close(raw->tensors);
+}
+
+/* Of one matrix: what merging has added is the product of the adapter's matrices of the file, row by row. Gives the
+ * largest number that was added. */
+static double check_rows(const struct qkv_array *base, const struct qkv_array *merged, const struct qkv_array *a,
+                         const struct qkv_array *b, double scale) {
+    const float *before = base->data, *after = merged->data, *x = a->data, *y = b->data;
+    const size_t rows = (size_t)base->shape[0], columns = (size_t)base->shape[1], rank = (size_t)a->shape[0];
+    double most = 0;
+    assert_int_equal(a->shape[1], columns);
+    assert_int_equal(b->shape[0], rows);
+    assert_int_equal(b->shape[1], rank);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < columns; j++) {
+            double sum = 0;
+            for (size_t r = 0; r < rank; r++) sum += (double)y[i * rank + r] * (double)x[r * columns + j];
+            const double have = (double)after[i * columns + j] - (double)before[i * columns + j];
+            if (!(fabs(have - scale * sum) <= 1e-5))
+                fail_msg("%s at %zu, %zu: %g was added, not %g", base->name, i, j, have, scale * sum);
+            most = fmax(most, fabs(have));
+        }
+    return most;
+}
+
+/* Programs that read GGUF files add the product to the matrix of the model's file. */
+static void rows_of_an_adapter_are_those_of_its_model(void **state) {
+    (void)state;
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        struct qkv_context *ctx = context_fp32();
+        struct qkv_model *model;
+        char path[512];
+        size_t found = 0;
+        assert_ok(ctx, qkv_model_load(ctx, cases[i].base, &model));
+        assert_ok(
+            ctx, qkv_model_export_gguf(model, &QKV_OPTIONS(qkv_gguf_options, .format = "f32"), "rows_base.gguf", NULL));
+        export_case(model, i, "f32", "rows_adapter.gguf");
+        snprintf(path, sizeof path, CASES "%s/end", cases[i].name);
+        assert_ok(ctx, qkv_adapter_load(model, path));
+        assert_ok(ctx, qkv_adapter_merge(model));
+        assert_ok(ctx, qkv_model_export_gguf(model, &QKV_OPTIONS(qkv_gguf_options, .format = "f32"), "rows_merged.gguf",
+                                             NULL));
+        struct raw base = raw_open(ctx, "rows_base.gguf"), merged = raw_open(ctx, "rows_merged.gguf"),
+                   adapter = raw_open(ctx, "rows_adapter.gguf");
+        const double alpha = qkv_gguf_number(adapter.keys, qkv_gguf_find(adapter.keys, "adapter.lora.alpha"), 0);
+        for (size_t k = 0; k < qkv_tensors_count(base.tensors); k++) {
+            const struct qkv_array *x = qkv_tensors_at(base.tensors, k), *a, *b;
+            snprintf(path, sizeof path, "%s.lora_a", x->name);
+            a = qkv_tensors_find(adapter.tensors, path);
+            snprintf(path, sizeof path, "%s.lora_b", x->name);
+            b = qkv_tensors_find(adapter.tensors, path);
+            if (!a || !b) continue;
+            assert_true(check_rows(x, qkv_tensors_find(merged.tensors, x->name), a, b, alpha / (double)a->shape[0]) >
+                        1e-3);
+            found++;
+        }
+        assert_int_equal(2 * found, qkv_tensors_count(adapter.tensors));
+        assert_true(found > 0);
+        raw_close(&base), raw_close(&merged), raw_close(&adapter);
+        qkv_model_free(model);
+        qkv_context_free(ctx);
+    }
+}
+
 static void magnitudes_are_refused(void **state) {
     (void)state;
     struct qkv_context *ctx = context_fp32();
@@ -419,6 +499,7 @@ int main(void) {
         cmocka_unit_test(logits_of_a_written_adapter_are_those_of_peft),
         cmocka_unit_test(a_folder_of_peft_comes_back_from_a_file),
         cmocka_unit_test(an_adapter_of_one_matrix_is_divided),
+        cmocka_unit_test(rows_of_an_adapter_are_those_of_its_model),
         cmocka_unit_test(magnitudes_are_refused),
         cmocka_unit_test(adapters_of_parts_are_joined),
         cmocka_unit_test(bad_files_are_refused_by_name),
