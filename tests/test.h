@@ -17,6 +17,7 @@
 
 #include <ftw.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -104,12 +105,23 @@ static inline void test_folder_remove(void) {
     if (path[0] && owner == getpid()) test_remove_tree(path);
 }
 
+/* Files of tests are in memory if there is as much room: each file that is written safely waits for a disk. The same in
+ * tests/cli/common.sh. */
+#define TEST_ROOM ((double)(1 << 30))
+static inline const char *test_folder_parent(void) {
+    static const char memory[] = "/dev/shm";
+    const char *parent = getenv("TMPDIR");
+    struct statvfs room;
+    if (parent && *parent) return parent;
+    if (access(memory, W_OK) || statvfs(memory, &room)) return "/tmp";
+    return (double)room.f_bavail * (double)room.f_frsize >= TEST_ROOM ? memory : "/tmp";
+}
+
 /* A fresh folder for this program, removed when it ends (by the process that made it, not by its forks). */
 static inline const char *test_folder(void) {
     char *path = test_folder_state(NULL);
     if (!path[0]) {
-        const char *parent = getenv("TMPDIR");
-        snprintf(path, 512, "%s/qkv-test-XXXXXX", parent && *parent ? parent : "/tmp");
+        snprintf(path, 512, "%s/qkv-test-XXXXXX", test_folder_parent());
         if (!mkdtemp(path)) {
             perror(path);
             abort();

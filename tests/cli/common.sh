@@ -3,6 +3,11 @@
 set -u
 : "${QKV:?the command to test}" "${SOURCE:?}" "${BINARY:?}"
 export LC_ALL=C.UTF-8
+# Files of tests are in memory if there is room for 1 GiB, as in tests/test.h, and programs can be there.
+if [ -z "${TMPDIR:-}" ] && [ -w /dev/shm ] && ! grep -q ' /dev/shm .*noexec' /proc/mounts &&
+    [ "$(df -Pk /dev/shm | awk 'NR == 2 {print $4}')" -ge 1048576 ]; then
+    export TMPDIR=/dev/shm
+fi
 folder=$(mktemp -d)
 # A child that is killed as it starts may still run its parent's trap.
 trap '[ "$BASHPID" != "$$" ] || rm -rf "$folder"' EXIT

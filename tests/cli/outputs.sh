@@ -207,7 +207,8 @@ try 0 compare --out place --steps 4
 refuse 1 'was begun with other options' compare --out place
 
 # ---- checkpoints behind a link ----
-store=$(mktemp -d /dev/shm/qkv.XXXXXX 2>/dev/null) || store=$folder/elsewhere # another file system, where there is one
+case $folder in /dev/shm/*) other=/tmp ;; *) other=/dev/shm ;; esac
+store=$(mktemp -d $other/qkv.XXXXXX 2>/dev/null) || store=$folder/elsewhere # another file system, where there is one
 for store in "$folder/store" "$store"; do
     rm -rf place
     mkdir -p "$store"
