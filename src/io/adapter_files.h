@@ -33,6 +33,9 @@ void qkv_adapter_module(const struct qkv_model *model, const struct qkv_weight *
 /* The same in files of another family, or of the GGUF files of a family; names NULL: in files of ours. */
 void qkv_adapter_module_in(const struct qkv_family_config *names, const struct qkv_model *model,
                            const struct qkv_weight *weight, struct qkv_adapter_module *module);
+/* The module of a weight, how many of `count` weights from it on are in the same one, and the rows of these. */
+size_t qkv_adapter_module_weights(const struct qkv_model *model, const struct qkv_weight *first, size_t count,
+                                  struct qkv_adapter_module *module, size_t *rows);
 /* Whether two weights have one adapter in files: a module of the model's family has both, in one operand. */
 bool qkv_adapter_joins(const struct qkv_model *model, const struct qkv_weight *first, const struct qkv_weight *other);
 /* Gives the adapted weights that settings->targets names: a heap list, by rising weight. Fails with QKV_ARGUMENT,

@@ -77,9 +77,15 @@ void qkv_adapter_base(const struct qkv_model *m, char text[QKV_ADAPTER_BASE_TEXT
 
 /* ---- adapter_config.json ----------------------------------------------------------------------------------------- */
 
-/* The last part of a module's name names the adapted modules, if no other matrix of the model has it. */
-static bool target_is_unique(const struct qkv_model *m, const char *last) {
+static const char *target_last(const struct qkv_adapter_module *module) {
+    const char *dot = strrchr(module->name, '.');
+    return dot ? dot + 1 : module->name;
+}
+
+/* The last parts of the names of matrices without an adapter. */
+static json_t *targets_of_others(const struct qkv_model *m) {
     const struct qkv_model_adapter *a = m->adapter;
+    json_t *others = json_object();
     for (size_t i = 0, part = 0; i < a->base.count; i++) {
         const struct qkv_weight *weight = &a->base.list[i];
         struct qkv_adapter_module module;
@@ -87,25 +93,26 @@ static bool target_is_unique(const struct qkv_model *m, const char *last) {
         const bool adapted = part < a->part_count && a->adapted[part].weight <= i;
         if (adapted || weight->array.rank != 2 || weight->bias) continue;
         qkv_adapter_module(m, weight, &module);
-        const char *dot = strrchr(module.name, '.');
-        if (!strcmp(dot ? dot + 1 : module.name, last)) return false;
+        json_object_set_new(others, target_last(&module), json_true());
     }
-    return true;
+    return others;
 }
 
+/* The last part of a module's name names the adapted modules, if no other matrix of the model has it. */
 static json_t *write_targets(const struct qkv_model *m) {
     const struct qkv_model_adapter *a = m->adapter;
-    json_t *list = json_array(), *seen = json_object();
-    for (size_t i = 0; i < a->part_count; i++) {
-        struct qkv_adapter_module module;
-        qkv_adapter_module(m, &a->base.list[a->adapted[i].weight], &module);
-        const char *dot = strrchr(module.name, '.'), *last = dot ? dot + 1 : module.name;
-        const char *name = target_is_unique(m, last) ? last : module.name;
-        if (json_object_get(seen, name)) continue;
-        json_object_set_new(seen, name, json_true());
-        json_array_append_new(list, json_string(name));
-    }
+    json_t *list = json_array(), *seen = json_object(), *others = targets_of_others(m);
+    for (size_t i = 0; i < a->part_count; i++)
+        for (size_t k = 0; k < a->adapted[i].count; k++) {
+            struct qkv_adapter_module module;
+            qkv_adapter_module(m, &a->base.list[a->adapted[i].weight + k], &module);
+            const char *last = target_last(&module), *name = json_object_get(others, last) ? module.name : last;
+            if (json_object_get(seen, name)) continue;
+            json_object_set_new(seen, name, json_true());
+            json_array_append_new(list, json_string(name));
+        }
     json_decref(seen);
+    json_decref(others);
     return list;
 }
 
@@ -136,14 +143,42 @@ static enum qkv_status write_config(struct qkv_model *m, const char *base, const
 
 /* ---- adapter_model.safetensors ----------------------------------------------------------------------------------- */
 
-/* The rows of b, or the magnitudes, of a part, in the order of the family. */
-static enum qkv_status write_rows(struct qkv_model *m, const struct qkv_adapted *adapted, const struct qkv_tensor *x,
+/* A module of a part: of all its weights, or, if several modules of the family have one adapter here, of some. */
+struct write_module {
+    size_t part, weight, count; /* count: of weights */
+    size_t first, rows;         /* of the part's b */
+    struct qkv_adapter_module module;
+};
+
+/* Lists the modules of all parts; the caller frees them. */
+static enum qkv_status write_modules(struct qkv_model *m, struct write_module **modules, size_t *count) {
+    const struct qkv_model_adapter *a = m->adapter;
+    size_t all = 0;
+    *count = 0;
+    for (size_t i = 0; i < a->part_count; i++) all += a->adapted[i].count;
+    *modules = qkv_allocate(m->ctx, all, sizeof **modules);
+    if (!*modules) return QKV_MEMORY;
+    for (size_t i = 0; i < a->part_count; i++) {
+        const struct qkv_adapted *adapted = &a->adapted[i];
+        for (size_t k = 0, first = 0; k < adapted->count; k += (*modules)[*count - 1].count) {
+            struct write_module *x = &(*modules)[(*count)++];
+            *x = (struct write_module){.part = i, .weight = adapted->weight + k, .first = first};
+            x->count =
+                qkv_adapter_module_weights(m, &a->base.list[x->weight], adapted->count - k, &x->module, &x->rows);
+            first += x->rows;
+        }
+    }
+    return QKV_OK;
+}
+
+/* The rows of b, or the magnitudes, of a module, in the order of the family. */
+static enum qkv_status write_rows(struct qkv_model *m, const struct write_module *x, const struct qkv_tensor *all,
                                   size_t columns, float **rows) {
-    const struct qkv_weight *weight = &m->adapter->base.list[adapted->weight];
-    const float *from = x->data;
-    *rows = qkv_allocate(m->ctx, x->rows * x->columns, sizeof **rows);
+    const struct qkv_weight *weight = &m->adapter->base.list[x->weight];
+    const float *from = (const float *)all->data + x->first * columns;
+    *rows = qkv_allocate(m->ctx, x->rows * columns, sizeof **rows);
     if (!*rows) return QKV_MEMORY;
-    for (size_t i = 0; i < adapted->count; i++) {
+    for (size_t i = 0; i < x->count; i++) {
         struct qkv_adapter_module module;
         qkv_adapter_module(m, weight + i, &module);
         for (size_t r = 0; r < weight[i].rows; r++, from += columns) {
@@ -154,47 +189,51 @@ static enum qkv_status write_rows(struct qkv_model *m, const struct qkv_adapted 
     return QKV_OK;
 }
 
-static enum qkv_status write_array(struct qkv_model *m, const char *module, const char *end, const struct qkv_tensor *x,
-                                   const void *data, struct qkv_array *array) {
+/* columns 0: a vector. */
+static enum qkv_status write_array(struct qkv_model *m, const struct write_module *x, const char *end, size_t rows,
+                                   size_t columns, const void *data, struct qkv_array *array) {
     struct qkv_buffer name = {0};
-    const enum qkv_status status = qkv_buffer_print(m->ctx, &name, QKV_ADAPTER_PREFIX "%s.%s", module, end);
-    const bool vector = x->rows == 1 && !strcmp(end, QKV_ADAPTER_MAGNITUDES);
+    const enum qkv_status status = qkv_buffer_print(m->ctx, &name, QKV_ADAPTER_PREFIX "%s.%s", x->module.name, end);
     *array = (struct qkv_array){.name = name.data,
                                 .dtype = QKV_F32,
-                                .rank = vector ? 1 : 2,
-                                .shape = {vector ? x->columns : x->rows, x->columns},
-                                .bytes = x->rows * x->columns * sizeof(float),
+                                .rank = columns ? 2 : 1,
+                                .shape = {rows, columns},
+                                .bytes = rows * (columns ? columns : 1) * sizeof(float),
                                 .data = data};
     return status;
 }
 
-/* The tensors of a part; rows: two lists of numbers that are written, which the caller frees. */
-static enum qkv_status write_part(struct qkv_model *m, size_t i, struct qkv_array *arrays, float **rows) {
-    const struct qkv_model_adapter *a = m->adapter;
-    const struct qkv_adapter_part *part = &a->parts[i];
-    struct qkv_adapter_module module;
-    qkv_adapter_module(m, &a->base.list[a->adapted[i].weight], &module);
-    enum qkv_status status = write_rows(m, &a->adapted[i], &part->b, part->b.columns, &rows[0]);
-    if (!status) status = write_array(m, module.name, QKV_ADAPTER_A, &part->a, part->a.data, &arrays[0]);
-    if (!status) status = write_array(m, module.name, QKV_ADAPTER_B, &part->b, rows[0], &arrays[1]);
-    if (status || !a->settings.dora) return status;
-    status = write_rows(m, &a->adapted[i], &part->m, 1, &rows[1]);
-    return status ? status : write_array(m, module.name, QKV_ADAPTER_MAGNITUDES, &part->m, rows[1], &arrays[2]);
+/* The tensors of a module; rows: two lists of numbers that are written, which the caller frees. */
+static enum qkv_status write_module(struct qkv_model *m, const struct write_module *x, struct qkv_array *arrays,
+                                    float **rows) {
+    const struct qkv_adapter_part *part = &m->adapter->parts[x->part];
+    const size_t rank = part->b.columns;
+    enum qkv_status status = write_rows(m, x, &part->b, rank, &rows[0]);
+    if (!status) status = write_array(m, x, QKV_ADAPTER_A, rank, part->a.columns, part->a.data, &arrays[0]);
+    if (!status) status = write_array(m, x, QKV_ADAPTER_B, x->rows, rank, rows[0], &arrays[1]);
+    if (status || !m->adapter->settings.dora) return status;
+    status = write_rows(m, x, &part->m, 1, &rows[1]);
+    return status ? status : write_array(m, x, QKV_ADAPTER_MAGNITUDES, x->rows, 0, rows[1], &arrays[2]);
 }
 
 static enum qkv_status write_tensors(struct qkv_model *m, const char *path) {
-    const struct qkv_model_adapter *a = m->adapter;
-    const size_t each = a->settings.dora ? 3 : 2, count = each * a->part_count;
+    const size_t each = m->adapter->settings.dora ? 3 : 2;
     char base[QKV_ADAPTER_BASE_TEXT];
     const char *const metadata[] = {"format", "pt", QKV_ADAPTER_BASE_KEY, base};
-    struct qkv_array *arrays = qkv_allocate(m->ctx, count, sizeof *arrays);
-    float **rows = qkv_allocate(m->ctx, 2 * a->part_count, sizeof(float *));
-    enum qkv_status status = arrays && rows ? QKV_OK : QKV_MEMORY;
+    struct write_module *modules;
+    size_t count;
+    enum qkv_status status = write_modules(m, &modules, &count);
+    if (status) return status;
+    struct qkv_array *arrays = qkv_allocate(m->ctx, each * count, sizeof *arrays);
+    float **rows = qkv_allocate(m->ctx, 2 * count, sizeof(float *));
+    if (!arrays || !rows) status = QKV_MEMORY;
     qkv_adapter_base(m, base);
-    for (size_t i = 0; i < a->part_count && !status; i++) status = write_part(m, i, arrays + each * i, rows + 2 * i);
-    if (!status) status = qkv_tensors_write(m->ctx, path, arrays, count, metadata, 2);
-    for (size_t i = 0; i < count && arrays; i++) free((void *)(uintptr_t)arrays[i].name);
-    for (size_t i = 0; i < 2 * a->part_count && rows; i++) free(rows[i]);
+    for (size_t i = 0; i < count && !status; i++)
+        status = write_module(m, &modules[i], arrays + each * i, rows + 2 * i);
+    if (!status) status = qkv_tensors_write(m->ctx, path, arrays, each * count, metadata, 2);
+    for (size_t i = 0; i < each * count && arrays; i++) free((void *)(uintptr_t)arrays[i].name);
+    for (size_t i = 0; i < 2 * count && rows; i++) free(rows[i]);
+    free(modules);
     free(arrays);
     free(rows);
     return status;

@@ -1,0 +1,138 @@
+/* adapter_stacked: adapters of experts that the family's present code has in one tensor, as PEFT writes them for
+ * `target_parameters`: the a of all experts, one below the other, and b (out, rank·experts), whose columns have the
+ * experts innermost. Gate and up are one tensor there and have one adapter. Files name only the module of the experts;
+ * where both of its tensors have adapters, one is named as the base layer of the other, so the shapes tell which. */
+#include "io/adapter_stacked.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/safetensors.h"
+#include "model/spec.h"
+
+#define EXPERTS ".experts."
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+bool qkv_adapter_newer_name(const char *name, char out[QKV_FAMILY_NAME]) {
+    static const char before[] = ".block_sparse_moe.", now[] = ".mlp.";
+    const char *at = strstr(name, before);
+    if (!at) return false;
+    snprintf(out, QKV_FAMILY_NAME, "%.*s%s%s", (int)(at - name), name, now, at + strlen(before));
+    return true;
+}
+
+/* The module of all experts, and the name of their tensor in it. */
+static bool stacked_module(const struct qkv_weight *weight, const struct qkv_adapter_module *module,
+                           char name[QKV_FAMILY_NAME], const char **parameter) {
+    snprintf(name, QKV_FAMILY_NAME, "%s", module->name);
+    if (module->view.flags & QKV_FAMILY_STACKED) {
+        const size_t n = strlen(module->view.name), end = strlen(".weight");
+        char *dot = strrchr(name, '.');
+        *parameter = "weight";
+        if (n > end && !strcmp(module->view.name + n - end, ".weight")) return true;
+        if (!dot) return false;
+        *dot = 0;
+        *parameter = module->name + (dot - name) + 1;
+        return true;
+    }
+    char newer[QKV_FAMILY_NAME], *at = strstr(name, EXPERTS);
+    if (!at) return false;
+    at[strlen(EXPERTS) - 1] = 0;
+    *parameter = weight->role == QKV_ROLE_EXPERT_DOWN ? "down_proj" : "gate_up_proj";
+    if (qkv_adapter_newer_name(name, newer)) snprintf(name, QKV_FAMILY_NAME, "%s", newer);
+    return true;
+}
+
+static size_t stacked_experts(const struct qkv_model *m, const struct qkv_weight *weight) {
+    const struct qkv_stack_spec *s = strcmp(weight->stack, "encoder") ? &m->spec.decoder : &m->spec.encoder;
+    return (size_t)qkv_stack_layer(s, (size_t)weight->layer)->ffn.experts.count;
+}
+
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
+
+static const struct qkv_array *stacked_tensor(const struct qkv_adapter_reading *r, const char *module,
+                                              const char *level, const char *end) {
+    char name[QKV_FAMILY_NAME + 64];
+    snprintf(name, sizeof name, QKV_ADAPTER_PREFIX "%s%s.%s", module, level, end);
+    return qkv_tensors_find(r->file, name);
+}
+
+bool qkv_adapter_stacked_find(const struct qkv_adapter_reading *r, const struct qkv_weight *weight,
+                              const struct qkv_adapter_module *module, struct qkv_adapter_stacked *found) {
+    static const char *const levels[] = {".base_layer", ""};
+    char name[QKV_FAMILY_NAME];
+    const char *parameter;
+    if (r->keys || weight->expert < 0 || !module->published || !stacked_module(weight, module, name, &parameter))
+        return false;
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        const struct qkv_array *a = stacked_tensor(r, name, levels[i], QKV_ADAPTER_A),
+                               *b = stacked_tensor(r, name, levels[i], QKV_ADAPTER_B);
+        if (!a || !b || a->rank != 2 || b->rank != 2) continue;
+        if (a->shape[1] != weight->columns || b->shape[0] != weight->part_of->rows) continue;
+        *found = (struct qkv_adapter_stacked){.a = a, .b = b, .experts = stacked_experts(r->model, weight)};
+        snprintf(found->name, sizeof found->name, "%s.%.60s", name, parameter);
+        return true;
+    }
+    return false;
+}
+
+enum qkv_status qkv_adapter_stacked_check(const struct qkv_adapter_reading *r, const struct qkv_adapter_stacked *found,
+                                          size_t rank) {
+    const size_t rows = rank * found->experts;
+    if (found->a->shape[0] == rows && found->b->shape[1] == rows && qkv_type_is_real(found->a->dtype) &&
+        qkv_type_is_real(found->b->dtype))
+        return QKV_OK;
+    return qkv_fail(r->ctx, QKV_SHAPE,
+                    "%s: the adapter of %s has %zu rows in lora_A and %zu columns in lora_B, not %zu experts of rank "
+                    "%zu: it is for another model",
+                    r->weights, found->name, found->a->shape[0], found->b->shape[1], found->experts, rank);
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+static enum qkv_status stacked_finite(const struct qkv_adapter_reading *r, const struct qkv_array *x,
+                                      const float *numbers, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(numbers[i]))
+            return qkv_fail(r->ctx, QKV_NUMBER, "%s: %s holds numbers that are not finite; restore the file",
+                            r->weights, x->name);
+    return QKV_OK;
+}
+
+/* The row of b that row k of a weight has. */
+static size_t stacked_row(const struct qkv_adapter_reading *r, const struct qkv_weight *weight, size_t k) {
+    struct qkv_adapter_module module;
+    qkv_adapter_module_in(r->names, r->model, weight, &module);
+    return module.view.flags & QKV_FAMILY_STACKED ? qkv_family_row(&module.view, k) : weight->first_row + k;
+}
+
+/* The numbers of part i; b: those of the whole tensor. */
+static enum qkv_status stacked_part(const struct qkv_adapter_reading *r, size_t i, const float *b) {
+    struct qkv_adapter_part *part = &qkv_model_newest_adapter(r->model)->parts[i];
+    const struct qkv_weight *weight = &qkv_model_base(r->model)->list[r->adapted[i].weight];
+    const size_t rank = part->a.rows, count = rank * part->a.columns, expert = (size_t)weight->expert;
+    float *to = part->b.data;
+    enum qkv_status status = qkv_tensors_part(r->file, r->a[i], expert * count, count, part->a.data);
+    if (!status) status = stacked_finite(r, r->a[i], part->a.data, count);
+    for (size_t w = 0; w < r->adapted[i].count && !status; w++, weight++)
+        for (size_t k = 0; k < weight->rows; k++) {
+            const float *row = b + stacked_row(r, weight, k) * rank * r->experts[i];
+            for (size_t c = 0; c < rank; c++) *to++ = row[c * r->experts[i] + expert];
+        }
+    return status;
+}
+
+enum qkv_status qkv_adapter_stacked_numbers(const struct qkv_adapter_reading *r, size_t i) {
+    const struct qkv_array *b = r->b[i];
+    for (size_t k = 0; k < i; k++)
+        if (r->b[k] == b) return QKV_OK; /* that part has read those of all experts */
+    float *numbers = qkv_allocate(r->ctx, qkv_array_elements(b), sizeof *numbers);
+    enum qkv_status status = numbers ? qkv_tensors_floats(r->file, b, numbers) : QKV_MEMORY;
+    if (!status) status = stacked_finite(r, b, numbers, qkv_array_elements(b));
+    for (size_t k = i; k < r->count && !status; k++)
+        if (r->b[k] == b) status = stacked_part(r, k, numbers);
+    free(numbers);
+    return status;
+}
