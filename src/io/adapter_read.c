@@ -176,6 +176,40 @@ static enum qkv_status tensors_left(const struct qkv_adapter_reading *r) {
     return qkv_fail(r->ctx, QKV_FORMAT, "%s has no tensors; restore the file", r->weights);
 }
 
+/* Whether the settings list a module as a target, of all layers and without exceptions. */
+static bool tensor_is_listed(const struct qkv_adapter_reading *r, const char *module) {
+    const json_t *targets = json_object_get(r->root, "target_modules"), *target;
+    const size_t n = strlen(module);
+    size_t i;
+    if (json_array_size(json_object_get(r->root, "exclude_modules"))) return false;
+    if (json_array_size(json_object_get(r->root, "layers_to_transform"))) return false;
+    json_array_foreach(targets, i, target) {
+        const char *end = json_string_value(target);
+        const size_t m = end ? strlen(end) : 0;
+        if (m && n >= m && !strcmp(module + n - m, end) && (n == m || module[n - m - 1] == '.')) return true;
+    }
+    return false;
+}
+
+/* If some experts have adapters, all that are targets have. */
+static enum qkv_status tensors_check_experts(const struct qkv_adapter_reading *r) {
+    const struct qkv_weights *w = &r->model->weights;
+    bool some = false;
+    for (size_t k = 0; k < r->count && !some; k++) some = w->list[r->adapted[k].weight].expert >= 0;
+    for (size_t i = 0, k = 0; i < w->count && some; i++) {
+        const struct qkv_weight *weight = &w->list[i];
+        struct qkv_adapter_module module;
+        while (k < r->count && r->adapted[k].weight + r->adapted[k].count <= i) k++;
+        if (weight->expert < 0 || weight->bias || (k < r->count && r->adapted[k].weight <= i)) continue;
+        qkv_adapter_module_in(r->names, r->model, weight, &module);
+        if (tensor_is_listed(r, module.name))
+            return qkv_fail(r->ctx, QKV_FORMAT,
+                            "%s has adapters of experts, and none of %s, which target_modules names; restore the file",
+                            r->weights, module.name);
+    }
+    return QKV_OK;
+}
+
 static enum qkv_status tensors_check_base(const struct qkv_adapter_reading *r) {
     const char *theirs = qkv_tensors_metadata(r->file, QKV_ADAPTER_BASE_KEY);
     const char *from = json_string_value(json_object_get(r->root, "base_model_name_or_path"));
@@ -244,6 +278,7 @@ static enum qkv_status reading_run(struct qkv_adapter_reading *r) {
     if (!status && folder) status = qkv_tensors_open(r->ctx, r->weights, &r->file);
     if (!status) status = tensors_match(r);
     if (!status) status = tensors_left(r);
+    if (!status) status = tensors_check_experts(r);
     if (!status) status = tensors_check_base(r);
     if (!status) status = qkv_model_adapt(m, r->name, r->adapted, r->count, &r->settings, 0);
     if (status) return status;

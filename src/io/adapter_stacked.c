@@ -16,22 +16,39 @@
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
 bool qkv_adapter_newer_name(const char *name, char out[QKV_FAMILY_NAME]) {
-    static const char before[] = ".block_sparse_moe.", now[] = ".mlp.";
-    const char *at = strstr(name, before);
-    if (!at) return false;
-    snprintf(out, QKV_FAMILY_NAME, "%.*s%s%s", (int)(at - name), name, now, at + strlen(before));
-    return true;
+    static const char *const renamed[][2] = {{".router.layer", ".router"}, {".block_sparse_moe.", ".mlp."}};
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
+        const char *at = strstr(name, renamed[i][0]);
+        if (!at) continue;
+        snprintf(out, QKV_FAMILY_NAME, "%.*s%s%s", (int)(at - name), name, renamed[i][1], at + strlen(renamed[i][0]));
+        return true;
+    }
+    return false;
 }
 
-/* The module of all experts, and the name of their tensor in it. */
-static bool stacked_module(const struct qkv_weight *weight, const struct qkv_adapter_module *module,
-                           char name[QKV_FAMILY_NAME], const char **parameter) {
+/* Tensors that are in a module of all experts now. */
+static const struct {
+    const char *before, *module, *parameter;
+} stacked_renamed[] = {{".input_linear", ".experts", "gate_up_proj"}, {".output_linear", ".experts", "down_proj"}};
+
+static bool stacked_rename(char name[QKV_FAMILY_NAME], const char **parameter) {
+    for (size_t i = 0; i < sizeof stacked_renamed / sizeof *stacked_renamed; i++) {
+        const size_t n = strlen(name), end = strlen(stacked_renamed[i].before);
+        if (n < end || strcmp(name + n - end, stacked_renamed[i].before) != 0) continue;
+        snprintf(name + n - end, QKV_FAMILY_NAME - (n - end), "%s", stacked_renamed[i].module);
+        *parameter = stacked_renamed[i].parameter;
+        return true;
+    }
+    return false;
+}
+
+bool qkv_adapter_stacked_module(const struct qkv_weight *weight, const struct qkv_adapter_module *module,
+                                char name[QKV_FAMILY_NAME], const char **parameter) {
     snprintf(name, QKV_FAMILY_NAME, "%s", module->name);
+    if (module->view.flags & QKV_FAMILY_EXCHANGED) return false;
     if (module->view.flags & QKV_FAMILY_STACKED) {
-        const size_t n = strlen(module->view.name), end = strlen(".weight");
         char *dot = strrchr(name, '.');
-        *parameter = "weight";
-        if (n > end && !strcmp(module->view.name + n - end, ".weight")) return true;
+        if (stacked_rename(name, parameter)) return true;
         if (!dot) return false;
         *dot = 0;
         *parameter = module->name + (dot - name) + 1;
@@ -64,7 +81,8 @@ bool qkv_adapter_stacked_find(const struct qkv_adapter_reading *r, const struct 
     static const char *const levels[] = {".base_layer", ""};
     char name[QKV_FAMILY_NAME];
     const char *parameter;
-    if (r->keys || weight->expert < 0 || !module->published || !stacked_module(weight, module, name, &parameter))
+    if (r->keys || weight->expert < 0 || !module->published ||
+        !qkv_adapter_stacked_module(weight, module, name, &parameter))
         return false;
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         const struct qkv_array *a = stacked_tensor(r, name, levels[i], QKV_ADAPTER_A),
@@ -135,4 +153,54 @@ enum qkv_status qkv_adapter_stacked_numbers(const struct qkv_adapter_reading *r,
         if (r->b[k] == b) status = stacked_part(r, k, numbers);
     free(numbers);
     return status;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* Whether two weights are the same matrix of experts of one layer. */
+static bool stacked_alike(const struct qkv_weight *a, const struct qkv_weight *b) {
+    return a->layer == b->layer && a->role == b->role && !strcmp(a->stack, b->stack);
+}
+
+bool qkv_adapter_stacked_inside(const struct qkv_model *m, const struct qkv_weight *weight) {
+    const struct qkv_model_adapter *a = m->adapter;
+    struct qkv_weight down = *weight;
+    down.role = QKV_ROLE_EXPERT_DOWN;
+    if (weight->role == QKV_ROLE_EXPERT_DOWN) return false;
+    for (size_t i = 0; i < a->part_count; i++)
+        if (stacked_alike(&a->base.list[a->adapted[i].weight], &down)) return true;
+    return false;
+}
+
+/* The numbers of a part, of expert e of E. */
+static void stacked_put(const struct qkv_model *m, size_t i, size_t e, size_t E, float *a, float *b) {
+    const struct qkv_model_adapter *adapter = m->adapter;
+    const struct qkv_adapter_part *part = &adapter->parts[i];
+    const struct qkv_weight *weight = &adapter->base.list[adapter->adapted[i].weight];
+    const size_t rank = part->a.rows, count = rank * part->a.columns;
+    const float *from = part->b.data;
+    memcpy(a + e * count, part->a.data, count * sizeof *a);
+    for (size_t w = 0; w < adapter->adapted[i].count; w++, weight++) {
+        struct qkv_adapter_module module;
+        qkv_adapter_module(m, weight, &module);
+        for (size_t k = 0; k < weight->rows; k++) {
+            float *row = b + qkv_family_row(&module.view, k) * rank * E;
+            for (size_t c = 0; c < rank; c++) row[c * E + e] = *from++;
+        }
+    }
+}
+
+enum qkv_status qkv_adapter_stacked_join(const struct qkv_model *m, size_t part, float **a, float **b) {
+    const struct qkv_model_adapter *adapter = m->adapter;
+    const struct qkv_adapter_part *first = &adapter->parts[part];
+    const struct qkv_weight *list = adapter->base.list, *weight = &list[adapter->adapted[part].weight];
+    const size_t E = stacked_experts(m, weight), rank = first->a.rows * E;
+    *a = qkv_allocate(m->ctx, rank * first->a.columns, sizeof **a);
+    *b = qkv_allocate(m->ctx, rank * first->b.rows, sizeof **b);
+    if (!*a || !*b) return QKV_MEMORY;
+    for (size_t i = part; i < adapter->part_count; i++) {
+        const struct qkv_weight *other = &list[adapter->adapted[i].weight];
+        if (stacked_alike(other, weight)) stacked_put(m, i, (size_t)other->expert, E, *a, *b);
+    }
+    return QKV_OK;
 }

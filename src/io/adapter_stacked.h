@@ -4,6 +4,15 @@
 
 #include "io/adapter_reading.h"
 
+/* The module that has the tensor with the matrix of an expert, and the name of that tensor in it. False: the family has
+ * no such tensor. module: of the weight. */
+bool qkv_adapter_stacked_module(const struct qkv_weight *weight, const struct qkv_adapter_module *module,
+                                char name[QKV_FAMILY_NAME], const char **parameter);
+/* Whether the adapter of a tensor is inside that of the other tensor of the module, which the model adapts too. */
+bool qkv_adapter_stacked_inside(const struct qkv_model *model, const struct qkv_weight *weight);
+/* Joins the a of a part of expert 0 with those of the other experts, and the b: heap lists of numbers, which the caller
+ * frees, also after QKV_MEMORY. */
+enum qkv_status qkv_adapter_stacked_join(const struct qkv_model *model, size_t part, float **a, float **b);
 struct qkv_adapter_stacked {
     const struct qkv_array *a, *b; /* (rank·experts, in), (out, rank·experts) */
     size_t experts;

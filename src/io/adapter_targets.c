@@ -65,15 +65,27 @@ static bool target_means_own(const struct qkv_weight *weight, const char *target
     return false;
 }
 
-/* all: the target is all-linear, which leaves out experts that are one tensor in the family, as PEFT does. own: names
- * of ours and usual ones count, else those of the family. */
+/* The experts of a layer follow its router in the list. */
+bool qkv_adapter_is_parameter(const struct qkv_model *m, const struct qkv_weight *weight) {
+    const struct qkv_weights *w = qkv_model_base(m);
+    struct qkv_adapter_module module;
+    if (weight->role != QKV_ROLE_ROUTER || weight->bias) return false;
+    while (weight < w->list + w->count && weight->expert < 0) weight++;
+    if (weight == w->list + w->count) return false;
+    qkv_adapter_module(m, weight, &module);
+    return module.published && module.view.flags & QKV_FAMILY_STACKED;
+}
+
+/* all: the target is all-linear, which leaves out experts that are one tensor in the family, and their router, as PEFT
+ * does. own: names of ours and usual ones count, else those of the family. */
 static bool target_means(const struct qkv_model *m, const struct qkv_weight *weight, const char *target, bool all,
                          bool own) {
     struct qkv_adapter_module module;
     if (weight->bias || weight->array.rank != 2) return false;
     if (own && !all) return target_means_own(weight, target);
     qkv_adapter_module(m, weight, &module);
-    if (all) return !(module.published && module.view.flags & QKV_FAMILY_STACKED);
+    if (all)
+        return !(module.published && module.view.flags & QKV_FAMILY_STACKED) && !qkv_adapter_is_parameter(m, weight);
     return module.published && target_ends(module.name, target);
 }
 
@@ -97,24 +109,51 @@ size_t qkv_adapter_module_weights(const struct qkv_model *m, const struct qkv_we
     return n;
 }
 
-enum qkv_status qkv_adapter_check_target(const struct qkv_model *m, const struct qkv_adapted *adapted) {
-    const struct qkv_weight *weight = &qkv_model_base(m)->list[adapted->weight];
+/* Experts that are one tensor in the family are adapted all, or none. */
+static enum qkv_status target_check_experts(const struct qkv_model *m, const struct qkv_adapted *adapted, size_t count,
+                                            size_t i, size_t experts) {
+    const struct qkv_weight *list = qkv_model_base(m)->list, *weight = &list[adapted[i].weight];
+    size_t found = 0;
+    for (size_t k = 0; k < count; k++) {
+        const struct qkv_weight *other = &list[adapted[k].weight];
+        found += other->layer == weight->layer && other->role == weight->role && !strcmp(other->stack, weight->stack);
+    }
+    if (found == experts) return QKV_OK;
+    return qkv_fail(m->ctx, QKV_SPEC,
+                    "%s is in one tensor of all %zu experts in this family, and %zu of them are targets; name the "
+                    "matrices of all experts",
+                    weight->array.name, experts, found);
+}
+
+static enum qkv_status target_check(const struct qkv_model *m, const struct qkv_adapted *adapted, size_t count,
+                                    size_t i) {
+    const struct qkv_weight *weight = &qkv_model_base(m)->list[adapted[i].weight];
     struct qkv_adapter_module module;
-    for (size_t i = 0, rows; i < adapted->count;) {
-        const struct qkv_weight *first = &weight[i];
-        i += qkv_adapter_module_weights(m, first, adapted->count - i, &module, &rows);
-        if (!module.published || (rows == module.view.total && module.view.slices == 1)) continue;
-        if (module.view.flags & QKV_FAMILY_STACKED)
+    for (size_t k = 0, rows; k < adapted[i].count;) {
+        const struct qkv_weight *first = &weight[k];
+        k += qkv_adapter_module_weights(m, first, adapted[i].count - k, &module, &rows);
+        if (!module.published) continue;
+        if (rows != module.view.total)
             return qkv_fail(m->ctx, QKV_SPEC,
-                            "%s is in %s, one tensor of all experts of the layer in this family; adapters of such "
-                            "tensors are read from files of PEFT, and neither made nor written",
+                            "%s is a part of %s in this family, which holds several weights in one matrix; an adapter "
+                            "in files of PEFT is one of the whole matrix",
                             first->array.name, module.name);
-        return qkv_fail(m->ctx, QKV_SPEC,
-                        "%s is a part of %s in this family, which holds several weights in one matrix; an adapter in "
-                        "files of PEFT is one of the whole matrix",
-                        first->array.name, module.name);
+        if (module.view.flags & QKV_FAMILY_EXCHANGED)
+            return qkv_fail(m->ctx, QKV_SPEC,
+                            "%s is in %s, a tensor of all experts whose adapters of PEFT have another form, which is "
+                            "not written; name targets without experts",
+                            first->array.name, module.name);
+        if (!(module.view.flags & QKV_FAMILY_STACKED)) continue;
+        const enum qkv_status status = target_check_experts(m, adapted, count, i, module.view.slices);
+        if (status) return status;
     }
     return QKV_OK;
+}
+
+enum qkv_status qkv_adapter_check_targets(const struct qkv_model *m, const struct qkv_adapted *adapted, size_t count) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < count && !status; i++) status = target_check(m, adapted, count, i);
+    return status;
 }
 
 /* Marks the weights of one target. A name of ours means no other weight of the family: "gate" no router. */
@@ -165,8 +204,8 @@ enum qkv_status qkv_adapter_choose(const struct qkv_model *m, const struct qkv_a
             (*adapted)[(*count)++] = (struct qkv_adapted){
                 i, 1, settings->rank, (float)qkv_adapter_scale(settings, settings->alpha, settings->rank)};
     }
-    for (size_t i = 0; i < *count && !status; i++) {
-        status = qkv_adapter_check_target(m, &(*adapted)[i]);
+    if (!status) {
+        status = qkv_adapter_check_targets(m, *adapted, *count);
         if (status) qkv_fail_at(m->ctx, "the targets of lora; name the matrix, or others");
     }
     free(copy);

@@ -1,5 +1,5 @@
 /* adapter_write: adapters made and removed, and written as PEFT's files. */
-#include "io/adapter_files.h"
+#include "io/adapter_stacked.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -98,15 +98,62 @@ static json_t *targets_of_others(const struct qkv_model *m) {
     return others;
 }
 
+/* Whether the weight is in one tensor of all experts. */
+static bool target_is_stacked(const struct qkv_adapter_module *module) {
+    return module->published && module->view.flags & QKV_FAMILY_STACKED;
+}
+
+/* The name of the module of a router that PEFT has as a parameter. */
+static void write_router(const struct qkv_model *m, const struct qkv_weight *weight,
+                         struct qkv_adapter_module *module) {
+    char newer[QKV_FAMILY_NAME];
+    if (qkv_adapter_is_parameter(m, weight) && qkv_adapter_newer_name(module->name, newer))
+        memcpy(module->name, newer, QKV_FAMILY_NAME);
+}
+
+/* Tensors of all experts, and their routers; NULL: none is adapted. */
+static json_t *write_parameters(const struct qkv_model *m) {
+    const struct qkv_model_adapter *a = m->adapter;
+    json_t *list = json_array();
+    for (size_t i = 0; i < a->part_count; i++) {
+        const struct qkv_weight *weight = &a->base.list[a->adapted[i].weight];
+        struct qkv_adapter_module module;
+        char name[QKV_FAMILY_NAME];
+        const char *parameter;
+        qkv_adapter_module(m, weight, &module);
+        write_router(m, weight, &module);
+        if (qkv_adapter_is_parameter(m, weight)) json_array_append_new(list, json_sprintf("%s.weight", module.name));
+        if (weight->expert) continue;
+        if (target_is_stacked(&module) && qkv_adapter_stacked_module(weight, &module, name, &parameter))
+            json_array_append_new(list, json_sprintf("%s.%s", name, parameter));
+    }
+    if (json_array_size(list)) return list;
+    json_decref(list);
+    return NULL;
+}
+
+/* PEFT opens an adapter of experts that are one tensor only without a dropout, which changes nothing in what a finished
+ * adapter computes. */
+static double write_dropout(const struct qkv_model *m) {
+    const struct qkv_model_adapter *a = m->adapter;
+    for (size_t i = 0; i < a->part_count; i++)
+        if (a->base.list[a->adapted[i].weight].expert >= 0 ||
+            qkv_adapter_is_parameter(m, &a->base.list[a->adapted[i].weight]))
+            return 0;
+    return a->settings.dropout;
+}
+
 /* The last part of a module's name names the adapted modules, if no other matrix of the model has it. */
 static json_t *write_targets(const struct qkv_model *m) {
     const struct qkv_model_adapter *a = m->adapter;
     json_t *list = json_array(), *seen = json_object(), *others = targets_of_others(m);
     for (size_t i = 0; i < a->part_count; i++)
         for (size_t k = 0; k < a->adapted[i].count; k++) {
+            const struct qkv_weight *weight = &a->base.list[a->adapted[i].weight + k];
             struct qkv_adapter_module module;
-            qkv_adapter_module(m, &a->base.list[a->adapted[i].weight + k], &module);
+            qkv_adapter_module(m, weight, &module);
             const char *last = target_last(&module), *name = json_object_get(others, last) ? module.name : last;
+            if (target_is_stacked(&module) || qkv_adapter_is_parameter(m, weight)) continue;
             if (json_object_get(seen, name)) continue;
             json_object_set_new(seen, name, json_true());
             json_array_append_new(list, json_string(name));
@@ -133,11 +180,12 @@ static json_t *write_number(double x) {
 
 static enum qkv_status write_config(struct qkv_model *m, const char *base, const char *folder) {
     const struct qkv_adapter_settings *s = &m->adapter->settings;
-    json_t *root = json_pack("{s:s, s:s?, s:s, s:i, s:o, s:o, s:b, s:b, s:b, s:b, s:o}", "peft_type", "LORA",
-                             "base_model_name_or_path", base, "bias", "none", "r", (int)s->rank, "lora_alpha",
-                             write_number(s->alpha), "lora_dropout", write_number(s->dropout), "use_rslora",
-                             s->rank_stabilised, "use_dora", s->dora, "fan_in_fan_out", write_transposed(m),
-                             "inference_mode", true, "target_modules", write_targets(m));
+    json_t *root =
+        json_pack("{s:s, s:s?, s:s, s:i, s:o, s:o, s:b, s:b, s:b, s:b, s:o, s:o*}", "peft_type", "LORA",
+                  "base_model_name_or_path", base, "bias", "none", "r", (int)s->rank, "lora_alpha",
+                  write_number(s->alpha), "lora_dropout", write_number(write_dropout(m)), "use_rslora",
+                  s->rank_stabilised, "use_dora", s->dora, "fan_in_fan_out", write_transposed(m), "inference_mode",
+                  true, "target_modules", write_targets(m), "target_parameters", write_parameters(m));
     return qkv_json_save(m->ctx, folder, QKV_ADAPTER_CONFIG_FILE, root);
 }
 
@@ -147,8 +195,20 @@ static enum qkv_status write_config(struct qkv_model *m, const char *base, const
 struct write_module {
     size_t part, weight, count; /* count: of weights */
     size_t first, rows;         /* of the part's b */
+    size_t experts;             /* that are one tensor, with this part's first; 0: it is no such tensor */
     struct qkv_adapter_module module;
 };
+
+/* The tensor of all experts is that of the first one. */
+static void write_stacked_module(const struct qkv_model *m, struct write_module *x) {
+    const struct qkv_weight *weight = &m->adapter->base.list[x->weight];
+    char name[QKV_FAMILY_NAME];
+    const char *parameter;
+    if (weight->expert || !qkv_adapter_stacked_module(weight, &x->module, name, &parameter)) return;
+    x->experts = x->module.view.slices;
+    snprintf(x->module.name, sizeof x->module.name, "%.180s%s", name,
+             qkv_adapter_stacked_inside(m, weight) ? ".base_layer" : "");
+}
 
 /* Lists the modules of all parts; the caller frees them. */
 static enum qkv_status write_modules(struct qkv_model *m, struct write_module **modules, size_t *count) {
@@ -160,12 +220,13 @@ static enum qkv_status write_modules(struct qkv_model *m, struct write_module **
     if (!*modules) return QKV_MEMORY;
     for (size_t i = 0; i < a->part_count; i++) {
         const struct qkv_adapted *adapted = &a->adapted[i];
-        for (size_t k = 0, first = 0; k < adapted->count; k += (*modules)[*count - 1].count) {
-            struct write_module *x = &(*modules)[(*count)++];
-            *x = (struct write_module){.part = i, .weight = adapted->weight + k, .first = first};
-            x->count =
-                qkv_adapter_module_weights(m, &a->base.list[x->weight], adapted->count - k, &x->module, &x->rows);
-            first += x->rows;
+        struct write_module x;
+        for (size_t k = 0, first = 0; k < adapted->count; k += x.count, first += x.rows) {
+            x = (struct write_module){.part = i, .weight = adapted->weight + k, .first = first};
+            x.count = qkv_adapter_module_weights(m, &a->base.list[x.weight], adapted->count - k, &x.module, &x.rows);
+            write_router(m, &a->base.list[x.weight], &x.module);
+            if (target_is_stacked(&x.module)) write_stacked_module(m, &x);
+            if (!target_is_stacked(&x.module) || x.experts) (*modules)[(*count)++] = x;
         }
     }
     return QKV_OK;
@@ -204,10 +265,20 @@ static enum qkv_status write_array(struct qkv_model *m, const struct write_modul
 }
 
 /* The tensors of a module; rows: two lists of numbers that are written, which the caller frees. */
+static enum qkv_status write_stacked(struct qkv_model *m, const struct write_module *x, struct qkv_array *arrays,
+                                     float **rows) {
+    const struct qkv_adapter_part *part = &m->adapter->parts[x->part];
+    const size_t rank = part->a.rows * x->experts;
+    enum qkv_status status = qkv_adapter_stacked_join(m, x->part, &rows[0], &rows[1]);
+    if (!status) status = write_array(m, x, QKV_ADAPTER_A, rank, part->a.columns, rows[0], &arrays[0]);
+    return status ? status : write_array(m, x, QKV_ADAPTER_B, part->b.rows, rank, rows[1], &arrays[1]);
+}
+
 static enum qkv_status write_module(struct qkv_model *m, const struct write_module *x, struct qkv_array *arrays,
                                     float **rows) {
     const struct qkv_adapter_part *part = &m->adapter->parts[x->part];
     const size_t rank = part->b.columns;
+    if (x->experts) return write_stacked(m, x, arrays, rows);
     enum qkv_status status = write_rows(m, x, &part->b, rank, &rows[0]);
     if (!status) status = write_array(m, x, QKV_ADAPTER_A, rank, part->a.columns, part->a.data, &arrays[0]);
     if (!status) status = write_array(m, x, QKV_ADAPTER_B, x->rows, rank, rows[0], &arrays[1]);
@@ -244,11 +315,10 @@ static enum qkv_status write_check(struct qkv_model *m) {
     const struct qkv_model_adapter *a = m->adapter;
     const struct qkv_adapter_settings *s = &a->settings;
     const float scale = (float)qkv_adapter_scale(s, s->alpha, s->rank);
-    enum qkv_status status = QKV_OK;
+    enum qkv_status status = qkv_adapter_check_targets(m, a->adapted, a->part_count);
     for (size_t i = 0; i < a->part_count && !status; i++) {
         const struct qkv_weight *weight = &a->base.list[a->adapted[i].weight];
-        status = qkv_adapter_check_target(m, &a->adapted[i]);
-        if (status || (a->adapted[i].rank == s->rank && a->adapted[i].scale == scale)) continue;
+        if (a->adapted[i].rank == s->rank && a->adapted[i].scale == scale) continue;
         status = qkv_fail(m->ctx, QKV_SPEC,
                           "the adapter of %s has another rank or scale than others have; such adapters are read, not "
                           "written",
