@@ -44,8 +44,8 @@ bool qkv_adapter_joins(const struct qkv_model *model, const struct qkv_weight *f
  * QKV_SPEC, QKV_MEMORY. (adapter_targets.c) */
 enum qkv_status qkv_adapter_choose(const struct qkv_model *model, const struct qkv_adapter_settings *settings,
                                    struct qkv_adapted **adapted, size_t *count);
-/* Fails with QKV_SPEC if adapted weights are a part of a matrix of the model's family: files have one adapter for all of
- * it. */
+/* Fails with QKV_SPEC if adapted weights are a part of a matrix of the model's family: files have one adapter for all
+ * of it. */
 enum qkv_status qkv_adapter_check_targets(const struct qkv_model *model, const struct qkv_adapted *adapted,
                                           size_t count);
 /* Writes the adapter's files into a folder that exists, for the base that its settings name. (adapter_write.c) */
