@@ -7,7 +7,8 @@ make_text 200 >text.txt
 tac text.txt >other.txt
 cat >spec.json <<'JSON'
 {"format": "qkv", "version": 2, "d_model": 32, "context": 32,
- "decoder": {"layers": 2, "attention": {"heads": 4, "bias": false, "position": {"kind": "rope"}}, "norm": {"kind": "rmsnorm"},
+ "decoder": {"layers": 2, "norm": {"kind": "rmsnorm"},
+  "attention": {"heads": 4, "bias": false, "position": {"kind": "rope"}},
   "ffn": {"kind": "swiglu", "d_ff": 48, "bias": false, "experts": {"count": 4, "top_k": 2}}}}
 JSON
 try 0 train base 5 --quiet
@@ -29,7 +30,9 @@ loss_of() { # loss_of MODEL [OPTIONS]
     try 0 "$QKV" eval "$@" --data other.txt --precision fp32 --json
     sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' out
 }
-same() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' || fail "$3: the loss is $1, not $2"; }
+same() {
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' || fail "$3: the loss is $1, not $2"
+}
 before=$(loss_of base)
 after=$(loss_of base --adapter whole)
 awk -v a="$before" -v b="$after" 'BEGIN { exit !(a - b > 0.01) }' || fail "the loss was $before and is $after"
