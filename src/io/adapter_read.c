@@ -7,6 +7,7 @@
 #include "io/safetensors.h"
 
 enum { PREFIX_MOST = 64 };
+#define GGUF_EXPERTS "_exps." /* in names of tensors of all experts */
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
@@ -167,6 +168,11 @@ static enum qkv_status tensors_left(const struct qkv_adapter_reading *r) {
         if (!used && !r->keys && !r->settings.dora && n > end && !strcmp(x->name + n - end, QKV_ADAPTER_MAGNITUDES))
             return qkv_fail(r->ctx, QKV_FORMAT, "%s has %.160s, but %s has no use_dora; restore the folder", r->weights,
                             x->name, r->path);
+        if (!used && r->keys && strstr(x->name, GGUF_EXPERTS))
+            return qkv_fail(r->ctx, QKV_SPEC,
+                            "%s has %.160s: adapters of experts are not read from GGUF files; read the folder of PEFT "
+                            "that it was made from",
+                            r->weights, x->name);
         if (!used)
             return qkv_fail(r->ctx, QKV_SPEC,
                             "%s has %.160s, and the model has no weight for it: it is for another model", r->weights,

@@ -70,7 +70,9 @@ try 0 "$QKV" train --from published --data other.txt --lora rank=2,targets=w1,w3
     --out named
 has named/adapter_config.json '"w1"'
 has named/adapter_config.json 'block_sparse_moe.experts.1.w2"'
-try 0 "$QKV" eval published --adapter named --data other.txt
+named=$(loss_of published --adapter named)
+try 0 "$QKV" export published --to gguf --family mixtral --dtype f32 --out published.gguf
+same "$(loss_of published.gguf --adapter named)" "$named" "over a GGUF file"
 try 1 "$QKV" export published --adapter named --to gguf-adapter --out named.gguf
 has err 'no matrix for an adapter of decoder.layers.0.ffn.experts.0'
 
