@@ -7,7 +7,7 @@
 
 #include "op/op.h"
 
-enum { LEAVES = 14, ARENA = 256 << 20 };
+enum { LEAVES = 24, ARENA = 256 << 20 };
 
 struct fixture {
     struct qkv_context *ctx;

@@ -445,6 +445,8 @@ static void bad_files_are_refused_by_name(void **state) {
          .b = "blk.0.nothing.weight.lora_b", .rank = 2, .columns = in, .rows = out, .up = 2},
         {"token_embd", QKV_SPEC, GOOD, .a = "token_embd.weight.lora_a", .b = "token_embd.weight.lora_b", .rank = 2,
          .columns = in, .rows = out, .up = 2},
+        {"adapters of experts are not read from GGUF files", QKV_SPEC, GOOD, .a = "blk.0.ffn_up_exps.weight.lora_a",
+         .b = "blk.0.ffn_up_exps.weight.lora_b", .rank = 2, .columns = in, .rows = out, .up = 2},
         {"has no tensors", QKV_FORMAT, GOOD},
     };
     for (size_t i = 0; i < TEST_COUNT(list); i++) {

@@ -3,6 +3,8 @@
 /* labels: numeric */
 #include "test.h"
 
+#include <sys/stat.h>
+
 #include "io/adapter_files.h"
 #include "io/safetensors.h"
 
@@ -11,13 +13,21 @@ enum { B = 3, T = 10, BATCH = B * T };
 
 static const struct {
     const char *name, *base;
-} cases[] = {{"llama", TEST_SOURCE_DIR "/tests/golden/hf/llama_bf16"},
-             {"llama_dora", TEST_SOURCE_DIR "/tests/golden/hf/llama_bf16"}, /* magnitudes */
-             {"glm", TEST_SOURCE_DIR "/tests/golden/hf/glm"},               /* gate and up in one matrix, magnitudes */
-             {"gpt2", TEST_SOURCE_DIR "/tests/golden/hf/gpt2"},             /* q, k and v in one matrix (in, out) */
-             {"falcon", TEST_SOURCE_DIR "/tests/golden/hf/falcon_new"},     /* q, k and v of each group in turn */
-             {"qwen3", CASES "qwen3/base"},
-             {"bert", CASES "bert/base"}};
+    bool written; /* else it has several ranks */
+} cases[] = {{"llama", TEST_SOURCE_DIR "/tests/golden/hf/llama_bf16", true},
+             {"llama_dora", TEST_SOURCE_DIR "/tests/golden/hf/llama_bf16", true}, /* magnitudes */
+             {"glm", TEST_SOURCE_DIR "/tests/golden/hf/glm", true},   /* gate and up in one matrix, magnitudes */
+             {"gpt2", TEST_SOURCE_DIR "/tests/golden/hf/gpt2", true}, /* q, k and v in one matrix (in, out) */
+             {"falcon", TEST_SOURCE_DIR "/tests/golden/hf/falcon_new", true}, /* q, k and v of each group in turn */
+             {"mixtral", TEST_SOURCE_DIR "/tests/golden/hf/mixtral_small", false},        /* experts in one tensor */
+             {"mixtral_modules", TEST_SOURCE_DIR "/tests/golden/hf/mixtral_small", true}, /* each expert a module */
+             {"qwen2_moe", TEST_SOURCE_DIR "/tests/golden/hf/qwen2_moe", true}, /* all-linear: experts, router, gate */
+             {"gpt_oss", TEST_SOURCE_DIR "/tests/golden/hf/gpt_oss_small", true}, /* experts in one tensor (in, out) */
+             {"granitemoe", TEST_SOURCE_DIR "/tests/golden/hf/granitemoe", true}, /* one of the two tensors, router */
+             {"qwen3", CASES "qwen3/base", false},
+             {"bert", CASES "bert/base", true}};
+
+enum { ONE_TENSOR = 5, MODULES = 6 }; /* the cases of Mixtral */
 
 struct golden {
     struct qkv_context *ctx;
@@ -135,7 +145,7 @@ static void files_are_written_as_they_were_read(void **state) {
         char path[512], folder[64];
         golden_begin(&g, i, "end", true);
         snprintf(folder, sizeof folder, "adapter_%s", cases[i].name);
-        if (!strcmp(cases[i].name, "qwen3")) { /* has several ranks */
+        if (!cases[i].written) {
             assert_int_equal(qkv_adapter_save(g.model, NULL, folder), QKV_SPEC);
             golden_end(&g);
             continue;
@@ -165,12 +175,15 @@ static void files_are_written_as_they_were_read(void **state) {
 
 #define DOWN "base_model.model.model.layers.0.mlp.down_proj."
 
-/* Writes the adapter with magnitudes with other tensors: without one, or with one of other numbers and rows. */
-static void bad_write(struct qkv_context *ctx, const char *name, const struct qkv_array *other) {
+/* Writes the adapter of a case with other tensors: without one, or with one of other numbers and rows. */
+static void bad_write(struct qkv_context *ctx, const char *name_of_case, const char *name,
+                      const struct qkv_array *other) {
     struct qkv_tensors *from;
     struct qkv_array list[64];
     size_t count = 0;
-    assert_ok(ctx, qkv_tensors_open(ctx, CASES "llama_dora/end/" QKV_ADAPTER_WEIGHTS_FILE, &from));
+    char path[512];
+    snprintf(path, sizeof path, CASES "%s/end/" QKV_ADAPTER_WEIGHTS_FILE, name_of_case);
+    assert_ok(ctx, qkv_tensors_open(ctx, path, &from));
     for (size_t i = 0; i < qkv_tensors_count(from); i++) {
         const struct qkv_array *x = qkv_tensors_at(from, i);
         assert_true(count < TEST_COUNT(list));
@@ -211,7 +224,7 @@ static void bad_magnitudes_are_refused_by_name(void **state) {
                                         .shape = {bad[i].rows, bad[i].columns},
                                         .bytes = bad[i].rows * bad[i].columns * sizeof(float),
                                         .data = numbers};
-        bad_write(g.ctx, bad[i].name, bad[i].rows ? &other : NULL);
+        bad_write(g.ctx, "llama_dora", bad[i].name, bad[i].rows ? &other : NULL);
         const enum qkv_status status = qkv_adapter_load(g.model, "adapter_bad");
         if (status != bad[i].status) fail_msg("file %zu: status %d, %s", i, status, qkv_message(g.ctx));
         if (status && !strstr(qkv_message(g.ctx), bad[i].says)) fail_msg("file %zu: %s", i, qkv_message(g.ctx));
@@ -220,6 +233,84 @@ static void bad_magnitudes_are_refused_by_name(void **state) {
         else
             assert_ok(g.ctx, qkv_adapter_remove(g.model));
     }
+    golden_end(&g);
+}
+
+/* Writes the settings of a case for a folder with other tensors. */
+static void copy_settings(const char *name_of_case) {
+    char path[512];
+    size_t size = 0;
+    snprintf(path, sizeof path, CASES "%s/end/" QKV_ADAPTER_CONFIG_FILE, name_of_case);
+    char *text = test_read_file(path, &size);
+    assert_non_null(text);
+    mkdir("adapter_bad", 0777); /* it may exist */
+    test_write_file("adapter_bad/" QKV_ADAPTER_CONFIG_FILE, text, size);
+    free(text);
+}
+
+#define LAYER  "base_model.model.model.layers.1."
+#define MODULE LAYER "block_sparse_moe.experts.2.w1."
+#define TENSOR LAYER "mlp.experts.base_layer."
+
+/* In both forms. Without both tensors of an expert, settings say that it is adapted. */
+static void bad_experts_are_refused_by_name(void **state) {
+    static const struct {
+        const char *name_of_case, *name, *says;
+        size_t rows, columns; /* 0: the file does not have the tensor */
+        float number;
+        enum qkv_status status;
+    } bad[] = {
+        {"mixtral_modules", MODULE "lora_A.weight", "not lora_A", 0, 0, 0, QKV_FORMAT},
+        {"mixtral_modules", MODULE "lora_A.weight", "need (2, 16)", 2, 15, 0, QKV_SHAPE},
+        {"mixtral_modules", MODULE "lora_B.weight", "need (8, 2)", 7, 2, 0, QKV_SHAPE},
+        {"mixtral_modules", MODULE "lora_B.weight", "not finite", 8, 2, NAN, QKV_NUMBER},
+        {"mixtral", TENSOR "lora_A.weight", "no weight for it", 0, 0, 0, QKV_SPEC},
+        {"mixtral", TENSOR "lora_A.weight", "has 8 rows in lora_A and 12 columns in lora_B", 8, 16, 0, QKV_SHAPE},
+        {"mixtral", TENSOR "lora_B.weight", "not 3 experts of rank 4", 16, 8, 0, QKV_SHAPE},
+        {"mixtral", TENSOR "lora_B.weight", "not finite", 16, 12, NAN, QKV_NUMBER},
+        {"mixtral", TENSOR "lora_A.weight", NULL, 12, 16, 0, QKV_OK}};
+    (void)state;
+    for (size_t i = 0; i < TEST_COUNT(bad); i++) {
+        const bool modules = !strcmp(bad[i].name_of_case, "mixtral_modules");
+        float numbers[256] = {[3] = bad[i].number};
+        const struct qkv_array other = {.name = bad[i].name,
+                                        .dtype = QKV_F32,
+                                        .rank = 2,
+                                        .shape = {bad[i].rows, bad[i].columns},
+                                        .bytes = bad[i].rows * bad[i].columns * sizeof(float),
+                                        .data = numbers};
+        struct golden g;
+        golden_begin(&g, modules ? MODULES : ONE_TENSOR, "end", true);
+        assert_ok(g.ctx, qkv_adapter_remove(g.model));
+        copy_settings(bad[i].name_of_case);
+        bad_write(g.ctx, bad[i].name_of_case, bad[i].name, bad[i].rows ? &other : NULL);
+        const enum qkv_status status = qkv_adapter_load(g.model, "adapter_bad");
+        if (status != bad[i].status) fail_msg("file %zu: status %d, %s", i, status, qkv_message(g.ctx));
+        if (status && !strstr(qkv_message(g.ctx), bad[i].says)) fail_msg("file %zu: %s", i, qkv_message(g.ctx));
+        assert_true((g.model->adapter != NULL) == !status);
+        golden_end(&g);
+    }
+}
+
+/* Without both tensors of an expert that the settings name. */
+static void a_missing_expert_is_refused(void **state) {
+    (void)state;
+    struct qkv_tensors *from;
+    struct qkv_array list[64];
+    size_t count = 0;
+    struct golden g;
+    golden_begin(&g, MODULES, "end", true);
+    assert_ok(g.ctx, qkv_adapter_remove(g.model));
+    copy_settings("mixtral_modules");
+    assert_ok(g.ctx, qkv_tensors_open(g.ctx, CASES "mixtral_modules/end/" QKV_ADAPTER_WEIGHTS_FILE, &from));
+    for (size_t i = 0; i < qkv_tensors_count(from); i++)
+        if (strncmp(qkv_tensors_at(from, i)->name, MODULE, strlen(MODULE)) != 0)
+            list[count++] = *qkv_tensors_at(from, i);
+    assert_int_equal(count, qkv_tensors_count(from) - 2);
+    assert_ok(g.ctx, qkv_tensors_write(g.ctx, "adapter_bad/" QKV_ADAPTER_WEIGHTS_FILE, list, count, NULL, 0));
+    assert_int_equal(qkv_adapter_load(g.model, "adapter_bad"), QKV_FORMAT);
+    assert_non_null(strstr(qkv_message(g.ctx), "none of model.layers.1.block_sparse_moe.experts.2.w1"));
+    qkv_tensors_close(from);
     golden_end(&g);
 }
 
@@ -236,6 +327,17 @@ static void a_matrix_of_several_weights_has_one_adapter(void **state) {
                 {"glm", "targets=gate_up_proj", NULL, 2 * 2},
                 {"modernbert_first", "dora=true", NULL, 4 * 2 * 3},
                 {"falcon_new", "targets=query_key_value", NULL, 2 * 2},
+                {"gpt_oss_small", "rank=2", NULL, 2 * 2 * 4},
+                {"gpt_oss_small", "targets=experts.up", "several weights in one matrix", 0},
+                {"gpt_oss_small", "targets=experts.1.down", "one tensor of all 3 experts", 0},
+                {"gpt_oss_small", "targets=gate,up,down", NULL, 2 * 2 * 2 * 3},
+                {"granitemoe", "targets=experts.gate,experts.up", NULL, 2 * 2 * 4},
+                {"llama4", "targets=experts.down", "another form", 0},
+                {"mixtral_small", "targets=experts.1.up", NULL, 2 * 2},
+                {"mixtral_small", "targets=w1,experts.down", NULL, 2 * 2 * 2 * 3},
+                {"mixtral_small", "rank=2", NULL, 2 * 2 * (4 + 1 + 3 * 3)},
+                {"mixtral_small", "dora=true", "cannot have an adapter with magnitudes", 0},
+                {"mixtral_small", "dora=true,targets=q,router", NULL, 2 * 3 * 2},
                 {"gpt_bigcode", "targets=c_attn,c_fc", NULL, 2 * 2}};
     struct qkv_context *ctx;
     (void)state;
@@ -269,6 +371,8 @@ int main(void) {
         cmocka_unit_test(a_merged_adapter_gives_the_same_logits),
         cmocka_unit_test(files_are_written_as_they_were_read),
         cmocka_unit_test(bad_magnitudes_are_refused_by_name),
+        cmocka_unit_test(bad_experts_are_refused_by_name),
+        cmocka_unit_test(a_missing_expert_is_refused),
         cmocka_unit_test(a_matrix_of_several_weights_has_one_adapter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

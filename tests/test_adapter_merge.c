@@ -8,7 +8,9 @@
 
 enum { B = 2, T = 6, VOCAB = 40 };
 
-static const char *const settings[] = {"rank=3,targets=q,down", "rank=3,dora=true,targets=q,down"};
+static const char *const settings[] = {"rank=3,targets=q,down", "rank=3,dora=true,targets=q,down",
+                                       "rank=3,targets=q,experts.up,experts.down"};
+enum { EXPERTS = 2 }; /* these are of a base with experts */
 
 /* A path in the test's folder, until the next call. */
 static const char *path_of(const char *name) {
@@ -17,9 +19,10 @@ static const char *path_of(const char *name) {
     return path;
 }
 
-static struct qkv_model *stored_model(struct qkv_context *ctx, const char *type) {
+static struct qkv_model *stored_model(struct qkv_context *ctx, const char *type, size_t kind) {
     struct qkv_spec spec = fixture_spec(
-        ctx, (const char *const[]){"vocab=40", "d_model=256", "decoder.ffn.d_ff=256", "decoder.layers=1", NULL});
+        ctx, (const char *const[]){"vocab=40", "d_model=256", "decoder.ffn.d_ff=256", "decoder.layers=1",
+                                   kind == EXPERTS ? "decoder.ffn.experts={\"count\": 2, \"top_k\": 1}" : NULL, NULL});
     const struct qkv_gguf_options to = {.size = sizeof to, .format = type, .pure = true, .family = "qkv"};
     struct qkv_model *model;
     assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
@@ -76,15 +79,22 @@ static void check_near(double have, double want, const char *what, const char *t
 }
 
 /* Those that `settings` adapts. */
-static const char *const adapted[] = {"decoder.layers.0.attn.q.weight", "decoder.layers.0.ffn.down.weight"};
+static const char *const adapted[][6] = {{"decoder.layers.0.attn.q.weight", "decoder.layers.0.ffn.down.weight"},
+                                         {"decoder.layers.0.attn.q.weight", "decoder.layers.0.ffn.down.weight"},
+                                         {"decoder.layers.0.attn.q.weight", "decoder.layers.0.ffn.experts.0.up.weight",
+                                          "decoder.layers.0.ffn.experts.0.down.weight",
+                                          "decoder.layers.0.ffn.experts.1.up.weight",
+                                          "decoder.layers.0.ffn.experts.1.down.weight"}};
 
 /* Compares the cost with the adapted matrices of the file. */
-static void check_cost(struct qkv_model *merged, struct qkv_model *before, struct qkv_model *file, const char *type) {
+static void check_cost(struct qkv_model *merged, struct qkv_model *before, struct qkv_model *file, const char *type,
+                       const char *const names[6]) {
     double error, worst, change, errors = 0, most = 0, changes = 0;
     const char *name = NULL, *worst_name = NULL;
-    const size_t told = qkv_adapter_merge_cost(merged, &error, &worst, &name, &change), count = TEST_COUNT(adapted);
-    for (size_t i = 0; i < count; i++) {
-        const struct qkv_weight *w = weight_named(merged, adapted[i]);
+    const size_t told = qkv_adapter_merge_cost(merged, &error, &worst, &name, &change);
+    size_t count = 0;
+    for (; names[count]; count++) {
+        const struct qkv_weight *w = weight_named(merged, names[count]);
         const size_t n = w->rows * w->columns;
         float *exact = malloc(n * sizeof *exact), *other = malloc(n * sizeof *other);
         floats_of(merged, w->array.name, exact);
@@ -116,13 +126,14 @@ static void the_cost_of_merging_is_what_the_file_has_lost(void **state) {
                                            {"bf16", "bf16"}, {"f32", "q8_0"},  {"q8_0", "f32"}};
     struct qkv_random random = test_random(3);
     (void)state;
-    for (size_t i = 0; i < 2 * TEST_COUNT(types); i++) {
-        const char *from = types[i / 2][0], *type = types[i / 2][1];
+    for (size_t i = 0; i < TEST_COUNT(settings) * TEST_COUNT(types); i++) {
+        const size_t kind = i % TEST_COUNT(settings);
+        const char *from = types[i / TEST_COUNT(settings)][0], *type = types[i / TEST_COUNT(settings)][1];
         struct qkv_context *ctx;
         assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .precision = QKV_FP32)), QKV_OK);
-        struct qkv_model *model = stored_model(ctx, from), *before = stored_model(ctx, from), *file;
+        struct qkv_model *model = stored_model(ctx, from, kind), *before = stored_model(ctx, from, kind), *file;
         assert_int_equal(qkv_adapter_merge_cost(model, NULL, NULL, NULL, NULL), 0);
-        assert_ok(ctx, qkv_adapter_create(model, settings[i % 2], 5));
+        assert_ok(ctx, qkv_adapter_create(model, settings[kind], 5));
         fill_adapter(model, &random);
         float *with = logits_of(model);
         assert_ok(ctx, qkv_adapter_merge(model));
@@ -130,16 +141,16 @@ static void the_cost_of_merging_is_what_the_file_has_lost(void **state) {
         const double apart = length_of(merged, with, B * T * VOCAB) / length_of(with, NULL, B * T * VOCAB);
         /* products with stored blocks round x to 8 bits */
         if (!(apart <= (strchr(from, 'q') ? 3e-2 : 1e-5)))
-            fail_msg("%s, %s: logits of the merged model differ by %g", from, settings[i % 2], apart);
+            fail_msg("%s, %s: logits of the merged model differ by %g", from, settings[kind], apart);
         const struct qkv_gguf_options to = {.size = sizeof to, .format = type, .pure = true, .family = "qkv"};
         assert_ok(ctx, qkv_model_export_gguf(model, &to, path_of("merge_file.gguf"), NULL));
         assert_ok(ctx, qkv_model_load(ctx, path_of("merge_file.gguf"), &file));
-        check_cost(model, before, file, type);
+        check_cost(model, before, file, type, adapted[kind]);
         qkv_model_free(file);
         if (!strcmp(type, "bf16")) {
             assert_ok(ctx, qkv_model_export(model, type, path_of("merge_folder")));
             assert_ok(ctx, qkv_model_load(ctx, path_of("merge_folder"), &file));
-            check_cost(model, before, file, type);
+            check_cost(model, before, file, type, adapted[kind]);
             qkv_model_free(file);
         }
         free(with);
@@ -154,12 +165,13 @@ static void a_model_without_its_adapter_has_the_bits_that_it_had(void **state) {
     static const char *const types[] = {"f32", "bf16", "q8_0", "q4_K"};
     struct qkv_random random = test_random(4);
     (void)state;
-    for (size_t i = 0; i < 2 * TEST_COUNT(types); i++) {
+    for (size_t i = 0; i < TEST_COUNT(settings) * TEST_COUNT(types); i++) {
+        const size_t kind = i % TEST_COUNT(settings);
         struct qkv_context *ctx;
         assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
-        struct qkv_model *model = stored_model(ctx, types[i / 2]);
+        struct qkv_model *model = stored_model(ctx, types[i / TEST_COUNT(settings)], kind);
         float *before = logits_of(model);
-        assert_ok(ctx, qkv_adapter_create(model, settings[i % 2], 5));
+        assert_ok(ctx, qkv_adapter_create(model, settings[kind], 5));
         fill_adapter(model, &random);
         float *with = logits_of(model);
         assert_memory_not_equal(before, with, B * T * VOCAB * sizeof *before);
@@ -191,7 +203,7 @@ static void a_new_adapter_changes_nothing(void **state) {
     for (size_t i = 0; i < TEST_COUNT(types); i++) {
         struct qkv_context *ctx;
         assert_int_equal(qkv_context_create(&ctx, &QKV_OPTIONS(qkv_context_options, .precision = QKV_FP32)), QKV_OK);
-        struct qkv_model *model = stored_model(ctx, types[i]);
+        struct qkv_model *model = stored_model(ctx, types[i], 0);
         if (!i) clear_row(model);
         float *before = logits_of(model);
         assert_ok(ctx, qkv_adapter_create(model, "rank=2,dora=true", 5));

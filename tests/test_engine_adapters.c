@@ -11,8 +11,8 @@ enum { ADAPTERS = 3, REQUESTS = 20, ANSWERS = 3, LENGTH = 200, TEXT = 1 << 13 };
 /* Adapters of other matrices, ranks and scales, some with magnitudes. */
 static const char *const settings[][ADAPTERS] = {
     {"rank=4", "rank=7,alpha=3,dora=true,targets=q,v", "rank=1,targets=o,down"},
-    {"rank=4,targets=q_a,q_b,o,shared.gate,shared.up,shared.down", "rank=7,dora=true,targets=q_b,shared.up",
-     "rank=1,dora=true,targets=o"},
+    {"rank=4,targets=q_a,q_b,o,router,experts.gate,experts.up,experts.down,shared.gate,shared.up,shared.down",
+     "rank=7,dora=true,targets=q_b,shared.up", "rank=2,targets=o,experts.1.up,experts.down"},
     {"rank=4,dora=true,targets=q,v,o", "rank=7,alpha=3,dora=true,targets=q,v", "rank=1,dora=true,targets=o,down"}};
 static const char *const names[ADAPTERS + 1] = {NULL, "first", "second", "third one"};
 

@@ -20,6 +20,13 @@ struct scratch {
     struct qkv_linear up[EXPERTS], down[EXPERTS];
     struct qkv_tensor *operands[4 * EXPERTS];
     struct qkv_expert_weights weights;
+    bool adapted; /* with adapters, which rows choose in some rounds, where nothing is recorded */
+    float dropout;
+    size_t rank[2];
+    struct qkv_adapter adapters[2][EXPERTS];
+    struct qkv_adapter_part parts[2][EXPERTS];
+    struct qkv_tensor *learns[2][EXPERTS][2];
+    struct qkv_adapter_run every, some; /* of the rows: in a plan, and as it runs */
 };
 
 static size_t drawn(struct fixture *f, size_t from, size_t to) {
@@ -67,6 +74,36 @@ static void draw(struct scratch *s, size_t round) {
     const size_t shapes[4][2] = {{H, s->C}, {1, H}, {s->C, s->F}, {1, s->C}};
     /* Experts of one shape: the leaves of the first one are those of all, and their gradients are added up. */
     for (size_t i = 0; i < 4; i++) leaf(f, shapes[i][0], shapes[i][1], 0);
+    s->adapted = round % 3 != 1;
+    s->dropout = round % 2 ? 0.3F : 0;
+    for (size_t i = 0; i < 2; i++) {
+        s->rank[i] = drawn(f, 1, 20);
+        leaf(f, s->rank[i], shapes[2 * i][1], 0);
+        leaf(f, shapes[2 * i][0], s->rank[i], 0);
+    }
+    s->every = (struct qkv_adapter_run){.count = SIZE_MAX};
+    s->some.first = drawn(f, 0, s->N - 1);
+    s->some.count = drawn(f, 1, s->N - s->some.first);
+}
+
+/* Every expert has an adapter of up, every second one of down. choose: rows choose it. */
+static void build_adapters(struct scratch *s, bool choose) {
+    const struct qkv_tensor *own = &s->f.leaves[6];
+    for (size_t i = 0; i < 2; i++)
+        for (size_t e = 0; e < s->E; e++) {
+            struct qkv_tensor *weight = i ? &s->down[e].weight : &s->up[e].weight;
+            struct qkv_adapter_part *part = &s->parts[i][e];
+            if (i && e % 2) continue;
+            *part = (struct qkv_adapter_part){.a = own[2 * i], .b = own[2 * i + 1], .scale = 0.5F};
+            s->learns[i][e][0] = &part->a;
+            s->learns[i][e][1] = &part->b;
+            s->adapters[i][e] = (struct qkv_adapter){
+                .parts = part, .operands = s->learns[i][e], .count = 1, .operand_count = 2, .dropout = s->dropout};
+            if (choose)
+                weight->operand.named = &s->adapters[i][e];
+            else
+                weight->operand.adapter = &s->adapters[i][e];
+        }
 }
 
 static void build_weights(struct scratch *s) {
@@ -88,7 +125,10 @@ static size_t run(struct scratch *s, struct qkv_arena *arena, bool both) {
     struct qkv_loss loss;
     qkv_arena_release(&f->graph_arena, 0);
     qkv_tape_start(&f->tape, f->ctx, arena, &f->graph_arena, both);
+    if (both && s->adapted) qkv_tape_train(&f->tape, 7);
     build_weights(s);
+    if (s->adapted) build_adapters(s, !both && s->N % 2);
+    f->tape.runs = (struct qkv_adapter_runs){arena->measuring ? &s->every : &s->some, both ? 0 : 1};
     f->leaves[0].learning.order = &s->order;
     struct qkv_tensor *logits = qkv_tape_view(&f->tape, s->logits, s->N, s->E);
     qkv_op_route(&f->tape, logits, NULL, &s->route, &routing);

@@ -8,15 +8,29 @@
 #include "io/safetensors.h"
 #include "op/steps.h"
 
-#define LORA "rank=4,alpha=8,targets=q,v,down"
+#define LORA "rank=4,alpha=8,targets=q,v,down,dropout=0.2"
+
+/* Adapters, and how many matrices of the base they adapt, with how many tensors for each. */
+static const struct form {
+    const char *lora;
+    size_t matrices, each;
+    bool experts; /* the base has some */
+} forms[] = {{LORA, 6, 2, false},
+             {LORA ",dora=true", 6, 3, false},
+             {"rank=3,rslora=true,dropout=0.2,targets=q,router,experts.gate,experts.up,experts.down,shared.up",
+              2 * (1 + 1 + 3 * 4 + 1), 2, true}};
+
+#define EXPERTS "decoder.ffn.kind=swiglu", "decoder.ffn.experts={\"count\": 4, \"top_k\": 2, \"shared\": 24}"
 
 /* The model that adapters belong to, which a run of two steps makes. */
-static void make_base(struct qkv_context *ctx, char folder[1024]) {
+static void make_base(struct qkv_context *ctx, bool experts, char folder[1024]) {
+    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, experts ? (const char *const[]){EXPERTS, NULL} : NULL);
     struct qkv_train_options options = fixture_options(ctx);
+    struct qkv_trainer *t;
     snprintf(folder, 1024, "%s", fixture_run("adapter_base"));
     options.steps = 2;
     options.warmup = 0;
-    struct qkv_trainer *t = fixture_begin(ctx, folder, &options);
+    assert_ok(ctx, qkv_trainer_create(ctx, &spec, &options, folder, NULL, NULL, &t));
     fixture_steps(ctx, t, 2);
     qkv_trainer_free(t);
 }
@@ -29,10 +43,10 @@ static struct qkv_train_options plain_options(struct qkv_context *ctx) {
     return options;
 }
 
-static struct qkv_train_options adapter_options(struct qkv_context *ctx, const char *base, bool dora) {
+static struct qkv_train_options adapter_options(struct qkv_context *ctx, const char *base, const struct form *form) {
     struct qkv_train_options options = plain_options(ctx);
     assert_ok(ctx, qkv_train_set(ctx, &options, "from", base));
-    assert_ok(ctx, qkv_train_set(ctx, &options, "lora", dora ? LORA ",dropout=0.2,dora=true" : LORA ",dropout=0.2"));
+    assert_ok(ctx, qkv_train_set(ctx, &options, "lora", form->lora));
     options.rate = 1e-2;
     return options;
 }
@@ -55,13 +69,13 @@ static void assert_same_adapters(struct qkv_context *ctx, const char *a, const c
 
 /* The file of the run has two tensors for each adapted matrix, or three, and two moments of each in the checkpoint:
  * nothing of the base. */
-static void check_folder(struct qkv_context *ctx, const char *folder, bool dora) {
-    const size_t each = dora ? 3 : 2;
+static void check_folder(struct qkv_context *ctx, const char *folder, const struct form *form) {
+    const size_t count = form->each * form->matrices;
     struct qkv_tensors *file;
     char path[4096];
     snprintf(path, sizeof path, "%s/checkpoint.safetensors", folder);
     assert_ok(ctx, qkv_tensors_open(ctx, path, &file));
-    assert_int_equal(qkv_tensors_count(file), 3 * each * 6);
+    assert_int_equal(qkv_tensors_count(file), 3 * count);
     for (size_t i = 0; i < qkv_tensors_count(file); i++)
         assert_non_null(strstr(qkv_tensors_at(file, i)->name, ".lora_"));
     assert_non_null(strstr(qkv_tensors_metadata(file, "base"), "adapter_base"));
@@ -69,18 +83,18 @@ static void check_folder(struct qkv_context *ctx, const char *folder, bool dora)
     qkv_tensors_close(file);
     snprintf(path, sizeof path, "%s/" QKV_ADAPTER_WEIGHTS_FILE, folder);
     assert_ok(ctx, qkv_tensors_open(ctx, path, &file));
-    assert_int_equal(qkv_tensors_count(file), each * 6);
+    assert_int_equal(qkv_tensors_count(file), count);
     qkv_tensors_close(file);
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-static void check_runs(bool dora) {
+static void check_runs(const struct form *form) {
     char base[1024], folders[3][1024];
     for (int i = 0; i < 3; i++) {
         struct qkv_context *ctx = fixture_context(i == 1 ? 3 : 1);
-        if (!i) make_base(ctx, base);
-        struct qkv_train_options options = adapter_options(ctx, base, dora);
+        if (!i) make_base(ctx, form->experts, base);
+        struct qkv_train_options options = adapter_options(ctx, base, form);
         const char *const names[] = {"whole", "parts", "cut"};
         snprintf(folders[i], sizeof folders[i], "%s", fixture_run(names[i]));
         if (i == 1) options.accumulate = 4;
@@ -92,7 +106,7 @@ static void check_runs(bool dora) {
             fixture_steps(ctx, t, 6);
             qkv_trainer_free(t);
         }
-        check_folder(ctx, folders[i], dora);
+        check_folder(ctx, folders[i], form);
         if (i) assert_same_adapters(ctx, folders[0], folders[i]);
         qkv_context_free(ctx);
     }
@@ -100,8 +114,7 @@ static void check_runs(bool dora) {
 
 static void a_run_has_the_same_bits_with_any_threads_and_parts_and_when_it_is_cut(void **state) {
     (void)state;
-    check_runs(false);
-    check_runs(true);
+    for (size_t i = 0; i < TEST_COUNT(forms); i++) check_runs(&forms[i]);
 }
 
 static void a_run_does_not_go_on_with_other_weights(void **state) {
@@ -109,8 +122,8 @@ static void a_run_does_not_go_on_with_other_weights(void **state) {
     struct qkv_context *ctx = fixture_context(1);
     char base[1024], folder[1024], *model;
     size_t size;
-    make_base(ctx, base);
-    struct qkv_train_options options = adapter_options(ctx, base, false);
+    make_base(ctx, false, base);
+    struct qkv_train_options options = adapter_options(ctx, base, &forms[0]);
     snprintf(folder, sizeof folder, "%s", fixture_run("other_base"));
     struct qkv_trainer *t = adapter_begin(ctx, folder, &options);
     fixture_steps(ctx, t, 3);
@@ -255,23 +268,28 @@ static void check_slope(struct qkv_context *ctx, struct qkv_model *model, struct
 static void gradients_over_quantised_weights_are_slopes(void **state) {
     (void)state;
     static const char *const types[] = {"f32", "bf16", "q8_0", "q4_K"};
+    static const char *const lora[] = {"rank=3", "rank=3,dora=true", "rank=3,targets=experts.gate,experts.up,down"};
+    static const char *const experts[] = {NULL, NULL, "decoder.ffn.experts={\"count\": 3, \"top_k\": 2}"};
     struct qkv_random random = test_random(77);
-    for (size_t i = 0; i < 2 * TEST_COUNT(types); i++) {
-        const char *type = types[i / 2];
+    for (size_t i = 0; i < TEST_COUNT(lora) * TEST_COUNT(types); i++) {
+        const size_t kind = i % TEST_COUNT(lora);
+        const char *type = types[i / TEST_COUNT(lora)];
         struct qkv_context *ctx;
         struct qkv_context_options options = {.size = sizeof options, .precision = QKV_FP32};
         assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);
         struct qkv_spec spec = fixture_spec(
-            ctx, (const char *const[]){"vocab=40", "d_model=256", "decoder.ffn.d_ff=256", "decoder.layers=1", NULL});
+            ctx, (const char *const[]){"vocab=40", "d_model=256", "decoder.ffn.d_ff=256", "decoder.layers=1",
+                                       kind == 2 ? "decoder.ffn.kind=swiglu" : "decoder.ffn.kind=gelu", experts[kind],
+                                       NULL});
         struct qkv_model *model;
         assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
         const struct qkv_gguf_options to = {.size = sizeof to, .format = type, .pure = true, .family = "qkv"};
         assert_ok(ctx, qkv_model_export_gguf(model, &to, "adapter_base.gguf", NULL));
         qkv_model_free(model);
         assert_ok(ctx, qkv_model_load(ctx, "adapter_base.gguf", &model));
-        assert_ok(ctx, qkv_adapter_create(model, i % 2 ? "rank=3,dora=true" : "rank=3", 5));
+        assert_ok(ctx, qkv_adapter_create(model, lora[kind], 5));
         const struct qkv_weights *base = qkv_model_base(model);
-        assert_true((qkv_weights_stored(base) != NULL) == (i / 2 > 0));
+        assert_true((qkv_weights_stored(base) != NULL) == (strcmp(type, "f32") != 0));
         const size_t bytes = qkv_weights_stored_bytes(base);
         check_slope(ctx, model, &random);
         assert_int_equal(qkv_weights_stored_bytes(base), bytes);

@@ -6,11 +6,11 @@
 #include "io/adapter_files.h"
 
 /* The model that adapters belong to, which a run of two steps makes: its folder, and a file of the same in q8_0. */
-static void make_bases(struct qkv_context *ctx, char bases[2][1024]) {
+static void make_bases(struct qkv_context *ctx, const char *experts, char bases[2][1024]) {
     snprintf(bases[0], 1024, "%s", fixture_run("base"));
     snprintf(bases[1], 1024, "%s", test_path("base.gguf"));
     OWNED_SPEC struct qkv_spec spec =
-        fixture_spec(ctx, (const char *const[]){"decoder.norm.kind=rmsnorm", "position.kind=rope", NULL});
+        fixture_spec(ctx, (const char *const[]){"decoder.norm.kind=rmsnorm", "position.kind=rope", experts, NULL});
     struct qkv_train_options options = fixture_options(ctx);
     struct qkv_trainer *t;
     options.steps = 2;
@@ -44,13 +44,11 @@ static void assert_as_one_adapter(struct qkv_context *ctx, const struct run *run
     assert_same_tensors(ctx, test_path("one"), run->folder, QKV_ADAPTER_WEIGHTS_FILE);
 }
 
-static void any_number_of_ranks_makes_the_bits_of_one(void **state) {
-    (void)state;
+/* forms: two over each base. */
+static void check_ranks(const char *experts, const char *const forms[4]) {
     struct qkv_context *ctx = fixture_context(1);
     char bases[2][1024];
-    static const char *const forms[] = {"rank=3", "rank=4,dropout=0.2,dora=true,targets=q,v,down",
-                                        "rank=4,dropout=0.2,targets=q,v,down", "rank=3,dora=true"};
-    make_bases(ctx, bases);
+    make_bases(ctx, experts, bases);
     for (int form = 0; form < 4; form++) {
         struct run run = make_run(ctx, bases[form / 2], form % 2, forms[form]);
         make_run_of_one(&run, "several");
@@ -64,11 +62,25 @@ static void any_number_of_ranks_makes_the_bits_of_one(void **state) {
     qkv_context_free(ctx);
 }
 
+static void any_number_of_ranks_makes_the_bits_of_one(void **state) {
+    (void)state;
+    static const char *const forms[] = {"rank=3", "rank=4,dropout=0.2,dora=true,targets=q,v,down",
+                                        "rank=4,dropout=0.2,targets=q,v,down", "rank=3,dora=true"};
+    check_ranks(NULL, forms);
+}
+
+static void so_it_does_with_adapters_of_experts(void **state) {
+    (void)state;
+    static const char *const forms[] = {"rank=3", "rank=4,dropout=0.2,targets=experts.up,router",
+                                        "rank=4,dropout=0.2,targets=q,experts.down", "rank=3,targets=experts.up"};
+    check_ranks("decoder.ffn.experts={\"count\": 3, \"top_k\": 2}", forms);
+}
+
 static void another_number_of_ranks_goes_on(void **state) {
     (void)state;
     struct qkv_context *ctx = fixture_context(1);
     char bases[2][1024];
-    make_bases(ctx, bases);
+    make_bases(ctx, NULL, bases);
     for (int bf16 = 0; bf16 < 2; bf16++) {
         struct run run = make_run(ctx, bases[bf16], bf16, "rank=2,dropout=0.1");
         make_run_of_one(&run, "several");
@@ -85,6 +97,7 @@ static void another_number_of_ranks_goes_on(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_ranks_makes_the_bits_of_one),
+        cmocka_unit_test(so_it_does_with_adapters_of_experts),
         cmocka_unit_test(another_number_of_ranks_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,10 +32,10 @@ extern "C" {
  *   targets=NAME,…   the weights: by the last parts of their names, here or in the model's family ("q", "attn.q",
  *                    "q_proj"); all-linear: all matrices of attention and feed-forward layers (default)
  * If one matrix of the model's family holds several weights, such as q, k and v, they have one adapter together, and
- * all of them must be targets. Experts, embeddings and heads have no adapters. A is drawn as torch draws new linear
- * layers, from `seed`. The model must have no adapter, no shares, and nothing that uses it: passes, sessions,
- * optimizers. A planned model gets a planned adapter, for qkv_model_costs and other calls that take a plan. Fails with
- * QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC. */
+ * all of them must be targets; so must all experts of a layer if they are one tensor there. Embeddings and heads have
+ * no adapters, and experts none with dora. A is drawn as torch draws new linear layers, from `seed`. The model must
+ * have no adapter, no shares, and nothing that uses it: passes, sessions, optimizers. A planned model gets a planned
+ * adapter, for qkv_model_costs and other calls that take a plan. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_SPEC. */
 QKV_API enum qkv_status qkv_adapter_create(struct qkv_model *model, const char *settings, uint64_t seed);
 /* Reads an adapter from a folder of qkv or PEFT, or from a GGUF file (NAME.gguf) of the model's architecture, and
  * gives it to the model, as qkv_adapter_create does. Adapters that compute something else (biases, whole modules) or

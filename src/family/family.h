@@ -144,7 +144,8 @@ enum {
     QKV_FAMILY_STACKED = 16,   /* all experts in one tensor, with a first dimension of experts */
     QKV_FAMILY_BUFFER = 32,    /* not a parameter in the family: it is frozen */
     QKV_FAMILY_PLUS_ONE = 64,  /* 1 + the numbers */
-    QKV_FAMILY_BY_HEAD = 128   /* with a first dimension of heads; QKV_FAMILY_TRANSPOSED: each head is (in, out) */
+    QKV_FAMILY_BY_HEAD = 128,  /* with a first dimension of heads; QKV_FAMILY_TRANSPOSED: each head is (in, out) */
+    QKV_FAMILY_EXCHANGED = 256 /* adapters of PEFT have a and b of it exchanged */
 };
 struct qkv_family_tensor {
     /* "attn.q": of all layers, with its bias; several weights with commas. "encoder:attn.q": of that stack only.

@@ -112,9 +112,9 @@ static const struct qkv_family_tensor tensors[] = {
     {"ffn.shared.up", "model.layers.{N}.feed_forward.shared_expert.up_proj", 0, 0, NULL},
     {"ffn.shared.down", "model.layers.{N}.feed_forward.shared_expert.down_proj", 0, 0, NULL},
     {"ffn.experts.gate,ffn.experts.up", "=model.layers.{N}.feed_forward.experts.gate_up_proj", 0,
-     QKV_FAMILY_STACKED | QKV_FAMILY_TRANSPOSED, NULL},
+     QKV_FAMILY_STACKED | QKV_FAMILY_TRANSPOSED | QKV_FAMILY_EXCHANGED, NULL},
     {"ffn.experts.down", "=model.layers.{N}.feed_forward.experts.down_proj", 0,
-     QKV_FAMILY_STACKED | QKV_FAMILY_TRANSPOSED, NULL},
+     QKV_FAMILY_STACKED | QKV_FAMILY_TRANSPOSED | QKV_FAMILY_EXCHANGED, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
 

@@ -10,25 +10,11 @@ enum { CONFIG_MOST = 1 << 20 };
 /* ---- adapter_config.json ----------------------------------------------------------------------------------------- */
 
 /* Keys that change nothing in what a finished adapter computes. */
-static const char *const idle_keys[] = {"auto_mapping",
-                                        "base_model_name_or_path",
-                                        "exclude_modules",
-                                        "fan_in_fan_out",
-                                        "inference_mode",
-                                        "loftq_config",
-                                        "layers_pattern",
-                                        "lora_dropout",
-                                        "layers_to_transform",
-                                        "megatron_core",
-                                        "peft_version",
-                                        "qalora_group_size",
-                                        "revision",
-                                        "target_modules",
-                                        "task_type",
-                                        "megatron_config",
-                                        "eva_config",
-                                        "runtime_config",
-                                        "ensure_weight_tying"};
+static const char *const idle_keys[] = {
+    "auto_mapping", "base_model_name_or_path", "exclude_modules", "fan_in_fan_out",      "inference_mode",
+    "loftq_config", "layers_pattern",          "lora_dropout",    "layers_to_transform", "megatron_core",
+    "peft_version", "qalora_group_size",       "revision",        "target_modules",      "target_parameters",
+    "task_type",    "megatron_config",         "eva_config",      "runtime_config",      "ensure_weight_tying"};
 /* Keys that are read. */
 static const char *const read_keys[] = {"peft_type",        "r",    "lora_alpha",   "use_rslora",
                                         "use_dora",         "bias", "rank_pattern", "alpha_pattern",
@@ -116,23 +102,36 @@ enum qkv_status qkv_adapter_config_read(struct qkv_adapter_reading *r) {
     return QKV_OK;
 }
 
+/* A pattern that is a name, also with ".*\\." before it and "\\." in it: the name. False: it is another one. */
+static bool config_name(const char *pattern, char name[QKV_FAMILY_NAME]) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.", any[] = ".*\\.";
+    size_t n = 0;
+    if (!strncmp(pattern, any, strlen(any))) pattern += strlen(any);
+    for (; *pattern && n < QKV_FAMILY_NAME - 1; pattern++) {
+        if (pattern[0] == '\\' && pattern[1] == '.') pattern++;
+        name[n++] = *pattern;
+    }
+    name[n] = 0;
+    return !*pattern && strspn(name, plain) == n;
+}
+
 /* The value of the first pattern that names a module, or its last parts; *status: QKV_FORMAT for another one. */
 static const json_t *config_pattern(const struct qkv_adapter_reading *r, const char *key, const char *module,
                                     enum qkv_status *status) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
     const json_t *patterns = json_object_get(r->root, key);
     const size_t n = strlen(module);
     const char *pattern;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)patterns, pattern, value) {
-        const size_t m = strlen(pattern);
-        if (strspn(pattern, plain) != m || !json_is_number(value)) {
+        char name[QKV_FAMILY_NAME];
+        if (!config_name(pattern, name) || !json_is_number(value)) {
             *status = qkv_fail(r->ctx, QKV_FORMAT,
                                "%s: %s has \"%.80s\"; names of modules and numbers are read, no other patterns",
                                r->path, key, pattern);
             return NULL;
         }
-        if (n >= m && !strcmp(module + n - m, pattern) && (n == m || module[n - m - 1] == '.')) return value;
+        const size_t m = strlen(name);
+        if (n >= m && !strcmp(module + n - m, name) && (n == m || module[n - m - 1] == '.')) return value;
     }
     return NULL;
 }

@@ -33,15 +33,21 @@ void qkv_adapter_module(const struct qkv_model *model, const struct qkv_weight *
 /* The same in files of another family, or of the GGUF files of a family; names NULL: in files of ours. */
 void qkv_adapter_module_in(const struct qkv_family_config *names, const struct qkv_model *model,
                            const struct qkv_weight *weight, struct qkv_adapter_module *module);
+/* The module of a weight, how many of `count` weights from it on are in the same one, and the rows of these. */
+size_t qkv_adapter_module_weights(const struct qkv_model *model, const struct qkv_weight *first, size_t count,
+                                  struct qkv_adapter_module *module, size_t *rows);
+/* Whether a weight is the router of experts that are one tensor in the family, where it is no module of PEFT either. */
+bool qkv_adapter_is_parameter(const struct qkv_model *model, const struct qkv_weight *weight);
 /* Whether two weights have one adapter in files: a module of the model's family has both, in one operand. */
 bool qkv_adapter_joins(const struct qkv_model *model, const struct qkv_weight *first, const struct qkv_weight *other);
 /* Gives the adapted weights that settings->targets names: a heap list, by rising weight. Fails with QKV_ARGUMENT,
  * QKV_SPEC, QKV_MEMORY. (adapter_targets.c) */
 enum qkv_status qkv_adapter_choose(const struct qkv_model *model, const struct qkv_adapter_settings *settings,
                                    struct qkv_adapted **adapted, size_t *count);
-/* Fails with QKV_SPEC if the adapted weights are a part of a matrix of the model's family: files have one adapter for
- * all of it. */
-enum qkv_status qkv_adapter_check_target(const struct qkv_model *model, const struct qkv_adapted *adapted);
+/* Fails with QKV_SPEC if adapted weights are a part of a matrix of the model's family: files have one adapter for all
+ * of it. */
+enum qkv_status qkv_adapter_check_targets(const struct qkv_model *model, const struct qkv_adapted *adapted,
+                                          size_t count);
 /* Writes the adapter's files into a folder that exists, for the base that its settings name. (adapter_write.c) */
 enum qkv_status qkv_adapter_write(struct qkv_model *model, const char *folder);
 /* The same of a run, with the tokenizers and the other texts of its model. */

@@ -3,10 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/adapter_reading.h"
+#include "io/adapter_stacked.h"
 #include "io/safetensors.h"
 
 enum { PREFIX_MOST = 64 };
+#define GGUF_EXPERTS "_exps." /* in names of tensors of all experts */
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
@@ -39,6 +40,20 @@ static bool tensor_module(const struct qkv_adapter_reading *r, const struct qkv_
     if (!module->published || !qkv_family_name(r->names, module->view.name, i - 1, other)) return false;
     qkv_adapter_module_name(other, name);
     return true;
+}
+
+/* Finds a and b of a module; module becomes the name that has them, if it is a newer one. */
+static bool tensor_pair(const struct qkv_adapter_reading *r, char module[QKV_FAMILY_NAME], const struct qkv_array **a,
+                        const struct qkv_array **b) {
+    char newer[QKV_FAMILY_NAME];
+    *a = tensor_find(r, module, TENSOR_A);
+    *b = tensor_find(r, module, TENSOR_B);
+    if (*a || *b) return true;
+    if (r->keys || !qkv_adapter_newer_name(module, newer)) return false;
+    *a = tensor_find(r, newer, TENSOR_A);
+    *b = tensor_find(r, newer, TENSOR_B);
+    if (*a || *b) memcpy(module, newer, QKV_FAMILY_NAME);
+    return *a || *b;
 }
 
 /* columns 0: a vector. */
@@ -101,21 +116,44 @@ static enum qkv_status tensor_take(struct qkv_adapter_reading *r, size_t weight,
     return status;
 }
 
+/* One adapted weight, of an expert whose adapter is in a tensor with those of others; QKV_OK if there is none. */
+static enum qkv_status tensor_take_stacked(struct qkv_adapter_reading *r, size_t weight,
+                                           const struct qkv_adapter_module *module) {
+    const struct qkv_weight *list = r->model->weights.list;
+    struct qkv_adapted *last = r->count ? &r->adapted[r->count - 1] : NULL;
+    struct qkv_adapter_stacked found;
+    size_t rank;
+    double scale;
+    if (!qkv_adapter_stacked_find(r, &list[weight], module, &found)) return QKV_OK;
+    if (last && r->b[r->count - 1] == found.b && list[last->weight].part_of == list[weight].part_of) {
+        last->count++; /* gate and up have one adapter */
+        return QKV_OK;
+    }
+    enum qkv_status status = qkv_adapter_config_size(r, found.name, &rank, &scale);
+    if (!status) status = qkv_adapter_stacked_check(r, &found, rank);
+    r->adapted[r->count] = (struct qkv_adapted){weight, 1, rank, (float)scale};
+    r->a[r->count] = found.a;
+    r->b[r->count] = found.b;
+    r->experts[r->count++] = found.experts;
+    return status;
+}
+
 static enum qkv_status tensors_match(struct qkv_adapter_reading *r) {
     const struct qkv_weights *w = &r->model->weights;
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < w->count && !status; i++) {
         const struct qkv_weight *weight = &w->list[i];
+        const struct qkv_array *a, *b;
         struct qkv_adapter_module module;
         char name[QKV_FAMILY_NAME];
         if (weight->bias || weight->array.rank != 2) continue;
         qkv_adapter_module_in(r->names, r->model, weight, &module);
-        for (size_t k = 0; tensor_module(r, &module, k, name); k++) {
-            const struct qkv_array *a = tensor_find(r, name, TENSOR_A), *b = tensor_find(r, name, TENSOR_B);
-            if (!a && !b) continue;
+        bool found = false;
+        for (size_t k = 0; !found && tensor_module(r, &module, k, name); k++) found = tensor_pair(r, name, &a, &b);
+        if (found && !(module.published && module.view.flags & QKV_FAMILY_STACKED))
             status = tensor_take(r, i, name, module.published ? module.view.total : weight->rows, a, b);
-            break;
-        }
+        else
+            status = tensor_take_stacked(r, i, &module);
     }
     return status;
 }
@@ -130,6 +168,11 @@ static enum qkv_status tensors_left(const struct qkv_adapter_reading *r) {
         if (!used && !r->keys && !r->settings.dora && n > end && !strcmp(x->name + n - end, QKV_ADAPTER_MAGNITUDES))
             return qkv_fail(r->ctx, QKV_FORMAT, "%s has %.160s, but %s has no use_dora; restore the folder", r->weights,
                             x->name, r->path);
+        if (!used && r->keys && strstr(x->name, GGUF_EXPERTS))
+            return qkv_fail(r->ctx, QKV_SPEC,
+                            "%s has %.160s: adapters of experts are not read from GGUF files; read the folder of PEFT "
+                            "that it was made from",
+                            r->weights, x->name);
         if (!used)
             return qkv_fail(r->ctx, QKV_SPEC,
                             "%s has %.160s, and the model has no weight for it: it is for another model", r->weights,
@@ -137,6 +180,40 @@ static enum qkv_status tensors_left(const struct qkv_adapter_reading *r) {
     }
     if (r->count) return QKV_OK;
     return qkv_fail(r->ctx, QKV_FORMAT, "%s has no tensors; restore the file", r->weights);
+}
+
+/* Whether the settings list a module as a target, of all layers and without exceptions. */
+static bool tensor_is_listed(const struct qkv_adapter_reading *r, const char *module) {
+    const json_t *targets = json_object_get(r->root, "target_modules"), *target;
+    const size_t n = strlen(module);
+    size_t i;
+    if (json_array_size(json_object_get(r->root, "exclude_modules"))) return false;
+    if (json_array_size(json_object_get(r->root, "layers_to_transform"))) return false;
+    json_array_foreach(targets, i, target) {
+        const char *end = json_string_value(target);
+        const size_t m = end ? strlen(end) : 0;
+        if (m && n >= m && !strcmp(module + n - m, end) && (n == m || module[n - m - 1] == '.')) return true;
+    }
+    return false;
+}
+
+/* If some experts have adapters, all that are targets have. */
+static enum qkv_status tensors_check_experts(const struct qkv_adapter_reading *r) {
+    const struct qkv_weights *w = &r->model->weights;
+    bool some = false;
+    for (size_t k = 0; k < r->count && !some; k++) some = w->list[r->adapted[k].weight].expert >= 0;
+    for (size_t i = 0, k = 0; i < w->count && some; i++) {
+        const struct qkv_weight *weight = &w->list[i];
+        struct qkv_adapter_module module;
+        while (k < r->count && r->adapted[k].weight + r->adapted[k].count <= i) k++;
+        if (weight->expert < 0 || weight->bias || (k < r->count && r->adapted[k].weight <= i)) continue;
+        qkv_adapter_module_in(r->names, r->model, weight, &module);
+        if (tensor_is_listed(r, module.name))
+            return qkv_fail(r->ctx, QKV_FORMAT,
+                            "%s has adapters of experts, and none of %s, which target_modules names; restore the file",
+                            r->weights, module.name);
+    }
+    return QKV_OK;
 }
 
 static enum qkv_status tensors_check_base(const struct qkv_adapter_reading *r) {
@@ -184,6 +261,7 @@ static enum qkv_status numbers_rows(const struct qkv_adapter_reading *r, size_t 
 }
 
 static enum qkv_status numbers_read(const struct qkv_adapter_reading *r, size_t i) {
+    if (r->experts[i]) return qkv_adapter_stacked_numbers(r, i);
     struct qkv_adapter_part *part = &qkv_model_newest_adapter(r->model)->parts[i];
     enum qkv_status status = qkv_tensors_floats(r->file, r->a[i], part->a.data);
     if (!status) status = numbers_check(r, r->a[i], part->a.data);
@@ -198,13 +276,15 @@ static enum qkv_status reading_run(struct qkv_adapter_reading *r) {
     r->a = qkv_allocate(r->ctx, most, sizeof *r->a);
     r->b = qkv_allocate(r->ctx, most, sizeof *r->b);
     r->m = qkv_allocate(r->ctx, most, sizeof *r->m);
+    r->experts = qkv_allocate(r->ctx, most, sizeof *r->experts);
     const bool folder = !qkv_gguf_is(r->weights ? r->weights : "");
-    if (!r->path || !r->weights || !r->adapted || !r->a || !r->b || !r->m) return QKV_MEMORY;
+    if (!r->path || !r->weights || !r->adapted || !r->a || !r->b || !r->m || !r->experts) return QKV_MEMORY;
     r->names = folder ? m->origin.family : NULL;
     enum qkv_status status = folder ? qkv_adapter_config_read(r) : qkv_adapter_gguf_read(r);
     if (!status && folder) status = qkv_tensors_open(r->ctx, r->weights, &r->file);
     if (!status) status = tensors_match(r);
     if (!status) status = tensors_left(r);
+    if (!status) status = tensors_check_experts(r);
     if (!status) status = tensors_check_base(r);
     if (!status) status = qkv_model_adapt(m, r->name, r->adapted, r->count, &r->settings, 0);
     if (status) return status;
@@ -242,6 +322,7 @@ enum qkv_status qkv_adapter_read(struct qkv_model *m, const char *name, const ch
     free(r.a);
     free(r.b);
     free(r.m);
+    free(r.experts);
     json_decref(r.root);
     qkv_family_config_free(&r.made);
     qkv_gguf_free(r.keys);

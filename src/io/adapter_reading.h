@@ -24,6 +24,7 @@ struct qkv_adapter_reading {
     struct qkv_adapted *adapted;     /* of the model's weights */
     const struct qkv_array **a, **b; /* of each */
     const struct qkv_array **m;      /* its magnitudes; NULL: it has none */
+    size_t *experts;                 /* in the tensors of each; 0: they are of this weight alone */
     size_t count;
 };
 

@@ -21,14 +21,15 @@ enum qkv_status qkv_model_check_plain(const struct qkv_model *m, const char *wha
     return qkv_fail(m->ctx, QKV_ARGUMENT, "the model has an adapter; merge it or remove it before %s", what);
 }
 
-/* Embeddings, heads of scores, routers and experts have products of their own; those of a patch and a convolution are
- * not layers of a transformer. */
+/* Embeddings and heads of scores have products of their own; those of a patch and a convolution are not layers of a
+ * transformer. */
 bool qkv_adapter_fits(const struct qkv_weight *weight) {
     static const enum qkv_role roles[] = {
-        QKV_ROLE_ATTN_Q,   QKV_ROLE_ATTN_K,      QKV_ROLE_ATTN_V,    QKV_ROLE_ATTN_O,
-        QKV_ROLE_ATTN_Q_A, QKV_ROLE_ATTN_Q_B,    QKV_ROLE_CROSS_Q,   QKV_ROLE_CROSS_K,
-        QKV_ROLE_CROSS_V,  QKV_ROLE_CROSS_O,     QKV_ROLE_FFN_GATE,  QKV_ROLE_FFN_UP,
-        QKV_ROLE_FFN_DOWN, QKV_ROLE_SHARED_GATE, QKV_ROLE_SHARED_UP, QKV_ROLE_SHARED_DOWN};
+        QKV_ROLE_ATTN_Q,    QKV_ROLE_ATTN_K,      QKV_ROLE_ATTN_V,      QKV_ROLE_ATTN_O,    QKV_ROLE_ATTN_Q_A,
+        QKV_ROLE_ATTN_Q_B,  QKV_ROLE_CROSS_Q,     QKV_ROLE_CROSS_K,     QKV_ROLE_CROSS_V,   QKV_ROLE_CROSS_O,
+        QKV_ROLE_FFN_GATE,  QKV_ROLE_FFN_UP,      QKV_ROLE_FFN_DOWN,    QKV_ROLE_ROUTER,    QKV_ROLE_EXPERT_GATE,
+        QKV_ROLE_EXPERT_UP, QKV_ROLE_EXPERT_DOWN, QKV_ROLE_SHARED_GATE, QKV_ROLE_SHARED_UP, QKV_ROLE_SHARED_DOWN,
+        QKV_ROLE_SHARED_MIX};
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         if (weight->role == roles[i]) return qkv_weight_only_multiplied(weight);
     return false;
@@ -216,9 +217,24 @@ static enum qkv_status adapter_check(struct qkv_model *m, const char *name) {
                     "the model is in use; free its sessions, passes and optimizers before it gets an adapter");
 }
 
+/* Products of experts read no magnitudes. */
+static enum qkv_status adapter_check_magnitudes(const struct qkv_model *m, const struct qkv_adapted *adapted,
+                                                size_t count, const struct qkv_adapter_settings *settings) {
+    for (size_t i = 0; i < count && settings->dora; i++) {
+        const struct qkv_weight *weight = &m->weights.list[adapted[i].weight];
+        if (weight->expert >= 0)
+            return qkv_fail(m->ctx, QKV_SPEC,
+                            "%s is a matrix of an expert, which cannot have an adapter with magnitudes (DoRA); name "
+                            "targets without experts, or leave dora out",
+                            weight->array.name);
+    }
+    return QKV_OK;
+}
+
 enum qkv_status qkv_model_adapt(struct qkv_model *m, const char *name, const struct qkv_adapted *adapted, size_t count,
                                 const struct qkv_adapter_settings *settings, uint64_t seed) {
     enum qkv_status status = adapter_check(m, name);
+    if (!status) status = adapter_check_magnitudes(m, adapted, count, settings);
     if (status) return status;
     struct qkv_model_adapter *a = qkv_allocate(m->ctx, 1, sizeof *a);
     struct qkv_weights list = {.ctx = m->ctx, .product = m->weights.product};

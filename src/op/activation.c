@@ -179,6 +179,16 @@ struct qkv_epilogue qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *
     return epilogue;
 }
 
+void qkv_activation_forward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kind, bool gated, float limit, void *y,
+                                 struct qkv_linear_rows x, size_t rows, size_t F) {
+    struct activation o = {
+        .kind = kind, .limit = limit, .kernels = ctx->kernels, .x = x.data, .y = y, .dtype = x.dtype, .F = F};
+    if (gated)
+        qkv_parallel_range(ctx, rows, ROWS_A_PIECE, forward_gated_rows, &o);
+    else
+        qkv_parallel_range(ctx, rows * F, ELEMENTS_A_PIECE, forward_elements, &o);
+}
+
 void qkv_activation_backward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kind, bool gated, float limit, float *dx,
                                   const float *dy, struct qkv_linear_rows x, size_t rows, size_t F) {
     struct activation o = {.kind = kind,

@@ -3,7 +3,7 @@
  * add's gradient goes to both inputs, to f times s. dropout's mask is a function of its key and the element's number
  * (kernel.h); forward saves one bit per element for backward, as reading it is much less work than making the mask
  * again. Both operators write over an input that no other node reads. */
-#include "op/op.h"
+#include "op/linear.h"
 
 enum { ELEMENTS_A_PIECE = 16384 };
 
@@ -141,22 +141,33 @@ static void drop_rows(const struct dropout *o, size_t begin, size_t end, uint64_
         drop_run(o, n * C, o->kept ? o->kept + n * dropout_bytes(C) : NULL, step * C, first + (n - begin) * C);
 }
 
-/* Rows whose elements are numbered by their place in the larger batch: (row·2^20 + position)·columns + column. */
-static void drop_ordered(const struct dropout *o, size_t begin, size_t end) {
+/* The last sequence that begins at or before row n. */
+static size_t drop_sequence(const struct dropout *o, size_t n) {
     const struct qkv_order *order = &o->order->sums;
     size_t s = 0, last = order->sequences;
-    while (last - s > 1) { /* the last sequence that begins at or before the first row */
+    while (last - s > 1) {
         const size_t middle = s + (last - s) / 2;
-        if (order->start[middle] <= begin) {
+        if (order->start[middle] <= n) {
             s = middle;
         } else {
             last = middle;
         }
     }
+    return s;
+}
+
+/* The number in masks of row n, of sequence s. */
+static uint64_t drop_number(const struct dropout *o, size_t s, size_t n) {
+    return ((o->order->first_row + s) << QKV_POSITION_BITS) + (n - o->order->sums.start[s]);
+}
+
+/* Rows whose elements are numbered by their place in the larger batch: (row·2^20 + position)·columns + column. */
+static void drop_ordered(const struct dropout *o, size_t begin, size_t end) {
+    const struct qkv_order *order = &o->order->sums;
+    size_t s = drop_sequence(o, begin);
     for (size_t n = begin, next; n < end; n = next, s++) {
         next = order->start[s + 1] < end ? order->start[s + 1] : end;
-        const uint64_t row = ((o->order->first_row + s) << QKV_POSITION_BITS) + (n - order->start[s]);
-        drop_rows(o, n, next, row * o->columns);
+        drop_rows(o, n, next, drop_number(o, s, n) * o->columns);
     }
 }
 
@@ -219,6 +230,39 @@ struct qkv_cost qkv_cost_dropout(const struct qkv_node *node, bool backward) {
     const double bits = o->kept ? (double)(y->rows * dropout_bytes(y->columns)) : 0;
     return (struct qkv_cost){.bytes = bits + (backward ? qkv_gradient_bytes(x) + qkv_gradient_bytes(y)
                                                        : qkv_tensor_bytes(x) + qkv_tensor_bytes(y))};
+}
+
+struct gathered {
+    struct dropout dropout;
+    const int32_t *row;
+};
+
+static void drop_gathered(void *argument, size_t begin, size_t end, int thread) {
+    (void)thread;
+    const struct gathered *g = argument;
+    const struct dropout *o = &g->dropout;
+    for (size_t i = begin; i < end; i++) {
+        const size_t n = (size_t)g->row[i];
+        const uint64_t number = o->order   ? drop_number(o, drop_sequence(o, n), n)
+                                : o->place ? (uint64_t)o->place[n]
+                                           : n;
+        drop_run(o, i * o->columns, NULL, o->columns, number * o->columns);
+    }
+}
+
+void qkv_dropout_gathered(struct qkv_context *ctx, const struct qkv_dropout_rows *how, void *y,
+                          struct qkv_linear_rows x, size_t rows, size_t columns) {
+    struct gathered g = {.dropout = {.rate = how->rate,
+                                     .key = {how->key[0], how->key[1]},
+                                     .place = how->place,
+                                     .kernels = ctx->kernels,
+                                     .y = y,
+                                     .x = x.data,
+                                     .dtype = x.dtype,
+                                     .order = how->order,
+                                     .columns = columns},
+                         .row = how->row};
+    qkv_parallel_range(ctx, rows, ELEMENTS_A_PIECE / qkv_max(columns, 1) + 1, drop_gathered, &g);
 }
 
 void qkv_tape_dropout_key(struct qkv_tape *tape, uint32_t key[2]) {

@@ -53,6 +53,13 @@ enum qkv_status qkv_adapter_forward(struct qkv_tape *tape, const struct qkv_adap
 enum qkv_status qkv_adapter_backward(struct qkv_tape *tape, const struct qkv_adapter *adapter, const float *dy,
                                      size_t ldy, const struct qkv_tensor *x, float *dx, bool accumulate,
                                      const float *low);
+/* Where the gradients of a and b of each part go, in the tape's graph, NULL where one is not wanted: asked for once in
+ * a backward, for the next call. */
+float **qkv_adapter_gradients(struct qkv_tape *tape, const struct qkv_adapter *adapter, enum qkv_status *status);
+/* qkv_adapter_backward that writes to these. gradients NULL: it computes dx alone, and reads no low. */
+enum qkv_status qkv_adapter_backward_to(struct qkv_tape *tape, const struct qkv_adapter *adapter, const float *dy,
+                                        size_t ldy, const struct qkv_tensor *x, float *dx, bool accumulate,
+                                        const float *low, float *const *gradients);
 /* x (columns) becomes row `row` of w + scale·b·a of a part, where w are the weights that it adapts, from `first` on.
  * (linear_norms.c) */
 void qkv_adapter_sum_row(struct qkv_context *ctx, const struct qkv_weight *first, const struct qkv_adapter_part *part,
@@ -84,6 +91,20 @@ struct qkv_dora_back {
 enum qkv_status qkv_dora_backward(struct qkv_tape *tape, const struct qkv_dora *dora, const struct qkv_dora_back *back);
 double qkv_adapter_flops(const struct qkv_adapter *adapter, const struct qkv_tensor *x, bool backward);
 
+/* ---- dropout (elementwise.c) ---- */
+
+/* Masks of rows that are gathered of a batch: a row has the mask of the batch's row that it is. */
+struct qkv_dropout_rows {
+    float rate;
+    uint32_t key[2];
+    const struct qkv_row_order *order; /* of the rows of the batch; NULL: none */
+    const int32_t *place;              /* their places b·T + t; NULL: their own numbers */
+    const int32_t *row;                /* (rows): the batch's row of each */
+};
+/* y = x after the dropout; y may be x. Of a gradient it is the gradient. */
+void qkv_dropout_gathered(struct qkv_context *ctx, const struct qkv_dropout_rows *how, void *y,
+                          struct qkv_linear_rows x, size_t rows, size_t columns);
+
 /* ---- activations (activation.c) ---- */
 
 /* A checked node of an activation, with its output. Returns false after an error, and where x is NULL. */
@@ -94,6 +115,9 @@ struct qkv_epilogue qkv_activation_epilogue(enum qkv_ffn_kind kind, bool gated, 
 /* The epilogue that computes the output of a node of an activation. backward: the node's backward will run, and no
  * other node reads its input. */
 struct qkv_epilogue qkv_activation_fuse(struct qkv_tape *tape, struct qkv_node *node, bool backward);
+/* y (rows, F) from x, in x's dtype. */
+void qkv_activation_forward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kind, bool gated, float limit, void *y,
+                                 struct qkv_linear_rows x, size_t rows, size_t F);
 /* dx, the gradient of x, from dy (rows, F). */
 void qkv_activation_backward_rows(struct qkv_context *ctx, enum qkv_ffn_kind kind, bool gated, float limit, float *dx,
                                   const float *dy, struct qkv_linear_rows x, size_t rows, size_t F);

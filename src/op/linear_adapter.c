@@ -96,33 +96,43 @@ static struct qkv_linear_carry adapter_carry(struct qkv_tensor *weight) {
     return (struct qkv_linear_carry){.done = once ? &weight->learning.carried : NULL};
 }
 
+/* Where the gradients of a part go; NULL: not wanted. */
+struct adapter_gradients {
+    float *a, *b;
+};
+
 static enum qkv_status adapter_backward_part(struct qkv_tape *tape, struct qkv_adapter_part *part, const float *dy,
                                              size_t ldy, const struct qkv_tensor *x, const float *u, float *dx,
-                                             bool accumulate) {
+                                             bool accumulate, struct adapter_gradients to) {
     const size_t N = x->rows, rank = part->a.rows;
     const struct qkv_product *product = qkv_operand_product_back(tape, &part->a);
     const struct qkv_row_order *order = x->learning.order;
     enum qkv_status status = QKV_OK;
-    bool always;
-    float *da = qkv_gradient_out(tape, &part->a, &always, &status);
-    float *db = qkv_gradient_out(tape, &part->b, &always, &status);
-    float *du = status ? NULL : qkv_tape_take(tape, N * rank, sizeof *du);
-    if (!du) return status ? status : QKV_MEMORY;
+    float *du = qkv_tape_take(tape, N * rank, sizeof *du);
+    if (!du) return QKV_MEMORY;
     struct qkv_linear_rows low = {(void *)(uintptr_t)u, QKV_F32}, rows = {x->data, x->dtype};
     const struct qkv_form *form = qkv_tape_formed(tape, x, product->form);
     if (form) rows = (struct qkv_linear_rows){form->data, form->dtype};
-    if (db) low = qkv_tape_convert(tape, product, low, N * rank);
-    if (da) rows = qkv_tape_convert(tape, product, rows, N * x->columns);
+    if (to.b) low = qkv_tape_convert(tape, product, low, N * rank);
+    if (to.a) rows = qkv_tape_convert(tape, product, rows, N * x->columns);
     if (tape->status) return tape->status;
-    if (db)
-        status = qkv_linear_backward_weight(tape, dy + part->first, ldy, low, N, &part->b, db, order,
+    if (to.b)
+        status = qkv_linear_backward_weight(tape, dy + part->first, ldy, low, N, &part->b, to.b, order,
                                             adapter_carry(&part->b));
     if (!status) status = adapter_down(tape, part, dy, ldy, N, du);
-    if (!status && da)
-        status = qkv_linear_backward_weight(tape, du, rank, rows, N, &part->a, da, order, adapter_carry(&part->a));
+    if (!status && to.a)
+        status = qkv_linear_backward_weight(tape, du, rank, rows, N, &part->a, to.a, order, adapter_carry(&part->a));
     if (status || !dx) return status;
     return qkv_linear_backward_parts(tape, du, rows, N, dx, accumulate, &part->a, NULL, NULL, NULL, NULL,
                                      (struct qkv_linear_carry){0});
+}
+
+static struct adapter_gradients adapter_ask(struct qkv_tape *tape, struct qkv_adapter_part *part,
+                                            enum qkv_status *status) {
+    bool always;
+    struct adapter_gradients to = {.a = qkv_gradient_out(tape, &part->a, &always, status)};
+    to.b = qkv_gradient_out(tape, &part->b, &always, status);
+    return to;
 }
 
 enum qkv_status qkv_adapter_backward(struct qkv_tape *tape, const struct qkv_adapter *adapter, const float *dy,
@@ -131,8 +141,35 @@ enum qkv_status qkv_adapter_backward(struct qkv_tape *tape, const struct qkv_ada
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < adapter->count && !status; i++) {
         const size_t mark = qkv_arena_mark(tape->arena);
-        status = adapter_backward_part(tape, &adapter->parts[i], dy, ldy, x, low, dx, accumulate || i);
+        const struct adapter_gradients to = adapter_ask(tape, &adapter->parts[i], &status);
+        if (!status) status = adapter_backward_part(tape, &adapter->parts[i], dy, ldy, x, low, dx, accumulate || i, to);
         low += x->rows * adapter->parts[i].a.rows;
+        qkv_arena_release(tape->arena, mark);
+    }
+    return status;
+}
+
+float **qkv_adapter_gradients(struct qkv_tape *tape, const struct qkv_adapter *adapter, enum qkv_status *status) {
+    float **gradients = qkv_tape_take_graph(tape, 2 * adapter->count * sizeof *gradients);
+    if (!gradients) *status = QKV_MEMORY;
+    for (size_t i = 0; i < adapter->count && !*status; i++) {
+        const struct adapter_gradients to = adapter_ask(tape, &adapter->parts[i], status);
+        gradients[2 * i] = to.a;
+        gradients[2 * i + 1] = to.b;
+    }
+    return gradients;
+}
+
+enum qkv_status qkv_adapter_backward_to(struct qkv_tape *tape, const struct qkv_adapter *adapter, const float *dy,
+                                        size_t ldy, const struct qkv_tensor *x, float *dx, bool accumulate,
+                                        const float *low, float *const *gradients) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < adapter->count && !status; i++) {
+        const size_t mark = qkv_arena_mark(tape->arena);
+        struct adapter_gradients to = {0};
+        if (gradients) to = (struct adapter_gradients){gradients[2 * i], gradients[2 * i + 1]};
+        status = adapter_backward_part(tape, &adapter->parts[i], dy, ldy, x, low, dx, accumulate || i, to);
+        if (low) low += x->rows * adapter->parts[i].a.rows;
         qkv_arena_release(tape->arena, mark);
     }
     return status;

@@ -314,7 +314,7 @@ void qkv_weights_adapter(struct qkv_weights *w, struct qkv_tensor *tensor, const
     *weight = (struct qkv_weight){.role = like->role,
                                   .stack = like->stack,
                                   .layer = like->layer,
-                                  .expert = -1,
+                                  .expert = like->expert,
                                   .trainable = true,
                                   .rows = vector ? 1 : rows,
                                   .columns = vector ? rows : columns,
@@ -325,6 +325,7 @@ void qkv_weights_adapter(struct qkv_weights *w, struct qkv_tensor *tensor, const
                                   .part_of = tensor,
                                   .bound = bound};
     tensor->operand.name = name;
+    tensor->operand.fp32 = like->part_of->operand.fp32;
 }
 
 /* Sets the parts of each operand. */

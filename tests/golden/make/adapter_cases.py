@@ -1,13 +1,18 @@
 """Adapters that PEFT trains, beside a model of tests/golden/hf.
 
 usage: adapter_cases.py OUT SEED BASE FOLDER [SETTINGS]     (python with torch, transformers 5, peft, safetensors; one thread)
+       adapter_cases.py --check BASE FOLDER CASE            whether PEFT gives the logits of a case with a FOLDER that qkv has written
 
 BASE is the folder of a published model, which is read in float32. Writes OUT/FOLDER/:
   start/, end/          the adapter before the first step and after the last, as PEFT's save_pretrained writes it
   case.safetensors      in.ids (STEPS,B,T), in.targets (STEPS,B,T): the batch of each step
                         out.losses (STEPS): the mean cross-entropy of each step, before its update
                         out.logits (B,T,V): of the first batch, with the adapter at the end
-SETTINGS are arguments of LoraConfig as JSON. The optimizer is torch's AdamW with the settings below, without clipping."""
+SETTINGS are arguments of LoraConfig as JSON. The optimizer is torch's AdamW with the settings below, without clipping.
+
+Cases of experts: transformers 5 has those of a layer in one tensor (mixtral, gpt_oss, granitemoe: target_parameters),
+transformers 4 each as a module. mixtral_modules and qwen2_moe are made with transformers 4.57 and a BASE whose
+config.json is config.legacy.json."""
 import json
 import os
 import sys
@@ -53,6 +58,18 @@ def main(out, seed, base, folder, settings='{}'):
     print(folder, 'losses', losses[0], losses[-1])
 
 
+def check(base, folder, case):
+    config = json.load(open(os.path.join(base, 'config.json')))
+    model = getattr(transformers, config['architectures'][0]).from_pretrained(base, dtype=torch.float32).eval()
+    model = peft.PeftModel.from_pretrained(model, folder).eval()
+    file = safetensors.numpy.load_file(os.path.join(case, 'case.safetensors'))
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor(file['in.ids'][0]).long()).logits.numpy()
+    error = np.linalg.norm(logits - file['out.logits']) / np.linalg.norm(file['out.logits'])
+    print(folder, 'error', error)
+    return error < 1e-5
+
+
 def save(model, folder):
     model.save_pretrained(folder)
     os.remove(os.path.join(folder, 'README.md'))
@@ -60,4 +77,6 @@ def save(model, folder):
 
 
 if __name__ == '__main__':
+    if sys.argv[1] == '--check':
+        sys.exit(not check(*sys.argv[2:]))
     main(*sys.argv[1:])
