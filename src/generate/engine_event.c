@@ -41,15 +41,18 @@ void qkv_engine_untell(struct qkv_engine *e) {
     qkv_engine_told_free(e->events[e->event_first + --e->event_count]);
 }
 
+struct qkv_engine_told *qkv_engine_take(struct qkv_engine *e) {
+    if (!e->event_count) return NULL;
+    struct qkv_engine_told *told = e->events[e->event_first++];
+    if (!--e->event_count) e->event_first = 0;
+    return told;
+}
+
 bool qkv_engine_poll(struct qkv_engine *e, struct qkv_engine_event *event) {
     if (!e || !event) return false;
     qkv_engine_told_free(e->given);
-    e->given = NULL;
     *event = (struct qkv_engine_event){.token.id = -1};
-    if (!e->event_count) return false;
-    e->given = e->events[e->event_first++];
-    e->event_count--;
-    if (!e->event_count) e->event_first = 0;
-    *event = e->given->event;
-    return true;
+    e->given = qkv_engine_take(e);
+    if (e->given) *event = e->given->event;
+    return e->given != NULL;
 }

@@ -245,16 +245,32 @@ static enum qkv_status job_make(struct qkv_engine *e, struct qkv_engine_job *job
     return status ? status : job_answers(e, job);
 }
 
+static struct qkv_engine_job *job_allocate(struct qkv_engine *e) {
+    struct qkv_engine_job *job = qkv_allocate(e->ctx, 1, sizeof *job);
+    if (!job) return NULL;
+    job->place = QKV_ENGINE_NO_ROW;
+    job->request = qkv_engine_request_defaults();
+    job->options = qkv_generate_defaults();
+    return job;
+}
+
+/* Queues a request whose answers are made, or frees one that has failed. */
+static enum qkv_status job_end(struct qkv_engine *e, struct qkv_engine_job *job, enum qkv_status status, uint64_t *id) {
+    if (!status) status = job_queue(e, job);
+    if (status)
+        qkv_engine_job_free(job);
+    else
+        *id = job->id;
+    return status;
+}
+
 enum qkv_status qkv_engine_submit(struct qkv_engine *e, const struct qkv_engine_request *request, uint64_t *id) {
     QKV_CALL(e ? e->ctx : NULL);
     QKV_NEED(qkv_call, e);
     QKV_NEED(qkv_call, request);
     QKV_NEED(qkv_call, id);
-    struct qkv_engine_job *job = qkv_allocate(e->ctx, 1, sizeof *job);
+    struct qkv_engine_job *job = job_allocate(e);
     if (!job) return QKV_MEMORY;
-    job->place = QKV_ENGINE_NO_ROW;
-    job->request = qkv_engine_request_defaults();
-    job->options = qkv_generate_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(e->ctx, qkv_engine_request, &job->request, request);
     if (!status) status = QKV_TAKE_OPTIONS(e->ctx, qkv_generate_options, &job->options, job->request.options);
     if (!status && job->request.prompt_size && !job->request.prompt)
@@ -267,31 +283,34 @@ enum qkv_status qkv_engine_submit(struct qkv_engine *e, const struct qkv_engine_
         status = qkv_fail(e->ctx, QKV_ARGUMENT, "qkv_engine_submit: biases is NULL, but bias_count is %zu",
                           job->request.bias_count);
     if (!status) status = job_make(e, job, job->request.prompt, job->request.prompt_size);
-    if (!status) status = job_queue(e, job);
-    if (status)
-        qkv_engine_job_free(job);
-    else
-        *id = job->id;
-    return status;
+    return job_end(e, job, status, id);
 }
 
 enum qkv_status qkv_engine_submit_text(struct qkv_engine *e, enum qkv_engine_kind kind, struct qkv_engine_text *text,
                                        uint64_t *id) {
-    struct qkv_engine_job *job = qkv_allocate(e->ctx, 1, sizeof *job);
+    struct qkv_engine_job *job = job_allocate(e);
     if (!job) return QKV_MEMORY;
-    job->place = QKV_ENGINE_NO_ROW;
-    job->request = qkv_engine_request_defaults();
     job->request.kind = kind;
     job->text = *text;
     *text = (struct qkv_engine_text){0};
     enum qkv_status status = job_adapter(e, job);
     if (!status) status = qkv_engine_answer_text(e, job);
-    if (!status) status = job_queue(e, job);
-    if (status)
-        qkv_engine_job_free(job);
-    else
-        *id = job->id;
-    return status;
+    return job_end(e, job, status, id);
+}
+
+enum qkv_status qkv_engine_submit_source(struct qkv_engine *e, struct qkv_engine_source *source, uint64_t *id) {
+    struct qkv_engine_job *job = job_allocate(e);
+    if (!job) return QKV_MEMORY;
+    job->prompt = source->prompt;
+    source->prompt = (struct qkv_prompt){0};
+    job->number = source->number;
+    job->what = source->what;
+    job->request.search = source->options;
+    enum qkv_status status = job_adapter(e, job);
+    if (!status) status = qkv_engine_search_make(e, job);
+    job->request.search = NULL;
+    if (!status) status = qkv_engine_search_answers(e, job);
+    return job_end(e, job, status, id);
 }
 
 bool qkv_engine_cancel(struct qkv_engine *e, uint64_t id) {

@@ -68,6 +68,21 @@ static void step_admit(struct qkv_engine *e) {
     }
 }
 
+/* Gives waiting answers rows, and encodes their sources; *tokens: of them. */
+static enum qkv_status step_begin(struct qkv_engine *e, size_t *tokens) {
+    const size_t running = e->state.running;
+    size_t some = 0;
+    enum qkv_status status;
+    *tokens = 0;
+    if (running && e->row_count - running < e->refill) return QKV_OK;
+    do {
+        step_admit(e);
+        status = qkv_engine_sources_run(e, &some);
+        *tokens += some;
+    } while (e->refill && some && !status);
+    return status;
+}
+
 /* ---- the batch --------------------------------------------------------------------------------------------------- */
 
 /* Tokens of a prompt that may be read at once. The prompt of a model that sees prompts in both directions is one piece;
@@ -123,7 +138,6 @@ static size_t step_draft(struct qkv_engine *e, size_t tokens) {
  * the shortest prompts get theirs first. */
 static size_t step_choose(struct qkv_engine *e, bool drafts) {
     size_t tokens = 0, left;
-    qkv_engine_searches_share(e);
     memset(e->counts, 0, e->row_count * sizeof *e->counts);
     for (size_t r = 0; r < e->row_count; r++) {
         if (!e->rows[r]) continue;
@@ -308,7 +322,7 @@ static void step_tell_search(struct qkv_engine *e, struct qkv_engine_answer *a, 
     if (!a->made) qkv_engine_keep(e, a);
     if (a->index || e->decoder->reached[a->row] < a->count) return;
     *next += a->job->search->beam.live;
-    qkv_engine_search_step(e, a->job, scores);
+    qkv_engine_search_score(e, a->job, scores);
 }
 
 static enum qkv_status step_tell(struct qkv_engine *e) {
@@ -327,6 +341,7 @@ static enum qkv_status step_tell(struct qkv_engine *e) {
         const enum qkv_status status = step_tell_row(e, a, e->decoder->reached[r] - count, count, &next);
         if (!first) first = status;
     }
+    qkv_engine_searches_step(e);
     return first;
 }
 
@@ -357,13 +372,13 @@ enum qkv_status qkv_engine_step(struct qkv_engine *e, bool *busy) {
     QKV_NEED(qkv_call, e);
     const double started = qkv_clock();
     size_t tokens = 0, scored, sources, read = 0;
-    enum qkv_status status = qkv_check_cancelled(e->ctx, e->reads_only ? "a pass" : "answering");
+    enum qkv_status status = qkv_check_cancelled(e->ctx, e->doing);
     if (status) return status;
     const bool alone = e->adapts && e->jobs && !e->jobs->next;
     e->budget = alone ? qkv_min(e->most, STEP_ALONE * e->step) : e->step;
     e->full = false;
-    step_admit(e);
-    status = qkv_engine_sources_run(e, &sources);
+    status = step_begin(e, &sources);
+    if (!status && e->decoder) qkv_engine_searches_begin(e);
     if (!status && e->drafts && e->decoder) status = step_guess(e);
     if (!status && e->decoder) status = step_grow(e, &tokens, &scored);
     if (!status && tokens) status = step_tell(e);

@@ -6,6 +6,7 @@
 #define QKV_DECODE_H
 
 #include "model/model.h"
+#include "model/text_room.h"
 #include "sequence/pages.h"
 
 /* A pool of pages for self attention of layers of a stack, or for their `cross` attention. Its attentions are those of
@@ -90,7 +91,7 @@ struct qkv_encoded_room {
     size_t places, pages; /* sources that are there at once, 0: none; their pages, 0: as many as all places need */
     size_t T;             /* positions of the longest */
     size_t sources, rows; /* the maximum that is encoded at once: sequences, and the positions of all of them */
-    size_t scored;        /* of targets: tokens whose scores are wanted at once */
+    size_t scored;        /* of targets: tokens whose scores are wanted at once; 0: of one token of each row */
 };
 /* Begins such a batch with all places empty. */
 enum qkv_status qkv_encoded_open(struct qkv_encoded *encoded, const struct qkv_encoded_room *room);
@@ -212,11 +213,16 @@ enum qkv_status qkv_decoder_pass_measure_mixed(struct qkv_decoder *decoder, size
 /* ---- batches of uses (use_measure.c) ----------------------------------------------------------------------------- */
 
 enum { QKV_SEARCH_BATCH = 32 }; /* the default number of sources that are searched together */
-/* Measures, by plans, the bytes of a search; T and capacity are cut to the context. The model may be planned. */
 struct qkv_search_shape {
     size_t sources, width; /* searched side by side; hypotheses of each */
     size_t T, capacity;    /* the longest source; positions of a target */
 };
+/* The room for encoding the sources of a search. */
+struct qkv_text_room qkv_search_room(const struct qkv_search_shape *shape);
+/* The rows of a search, which have no sources yet. targets->sources is freed with free. */
+enum qkv_status qkv_search_targets(struct qkv_model *model, const struct qkv_search_shape *shape,
+                                   struct qkv_decoder_options *targets);
+/* Measures, by plans, the bytes of a search; T and capacity are cut to the context. The model may be planned. */
 enum qkv_status qkv_search_measure(struct qkv_model *model, const struct qkv_search_shape *shape, size_t *bytes);
 
 #endif
