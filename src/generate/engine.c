@@ -246,6 +246,23 @@ static enum qkv_status engine_make_searcher(struct qkv_engine *e, const struct q
     return status ? status : qkv_engine_texts_create(e);
 }
 
+enum qkv_status qkv_engine_open_rows(struct qkv_decoder *decoder, size_t step, struct qkv_engine **out) {
+    *out = NULL;
+    struct qkv_engine *e = engine_allocate(decoder->model, "a pass");
+    if (!e) return QKV_MEMORY;
+    e->decoder = decoder;
+    e->lent = e->forget = true;
+    e->row_count = e->most = e->scored_most = decoder->most;
+    e->context = decoder->capacity;
+    e->step = step;
+    const enum qkv_status status = engine_arrays(e);
+    if (status)
+        qkv_engine_free(e);
+    else
+        *out = e;
+    return status;
+}
+
 enum qkv_status qkv_engine_open_searcher(struct qkv_model *model, const struct qkv_search_shape *shape,
                                          struct qkv_engine **out) {
     *out = NULL;
@@ -266,10 +283,14 @@ void qkv_engine_free(struct qkv_engine *e) {
     }
     for (size_t i = 0; i < e->event_count; i++) qkv_engine_told_free(e->events[e->event_first + i]);
     qkv_engine_told_free(e->given);
+    for (struct qkv_engine_told *told = e->spare, *next; told; told = next) {
+        next = told->next;
+        qkv_engine_told_free(told);
+    }
     free(e->events);
     qkv_engine_prefixes_free(e);
     qkv_engine_texts_free(e);
-    qkv_decoder_free(e->decoder);
+    if (!e->lent) qkv_decoder_free(e->decoder);
     qkv_decoder_free(e->draft);
     free(e->rows), free(e->counts), free(e->order), free(e->scored), free(e->scores), free(e->ids);
     free(e->searching), free(e->continuations);

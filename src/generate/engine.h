@@ -40,6 +40,8 @@ struct qkv_engine_answer {
     size_t index;
     int32_t *ids;       /* the prompt, then the tokens that were made */
     size_t count, made; /* all ids; those that were made */
+    size_t room;        /* of `ids` */
+    size_t dropped;     /* ids before those that its row has read */
     size_t row;         /* of the decoder; QKV_ENGINE_NO_ROW: it waits, or has ended */
     size_t cached;      /* positions that were in the cache when it began */
     size_t drafted;     /* tokens after them that are guessed, in this step */
@@ -91,6 +93,7 @@ struct qkv_engine_job {
     struct qkv_adapter_run adapter;   /* that it has chosen; count 0: none */
     size_t tokens;                    /* made at most */
     size_t decided;                   /* the length that rotations depend on */
+    bool rolls;                       /* a full row drops its older half, and the answer goes on */
     size_t place;                     /* of its source among those that are encoded; QKV_ENGINE_NO_ROW: it has none */
     bool encoded;                     /* the source is in its place */
     struct qkv_engine_answer *answers;
@@ -117,12 +120,13 @@ struct qkv_engine_told {
     struct qkv_engine_event event;
     struct qkv_token_score top[QKV_ENGINE_TOP_MAX];
     char *text, *message;
+    size_t text_room;
     float *vector;
     struct qkv_filling *fillings;
     int32_t *ids;
     struct qkv_hypothesis hypothesis;
-    enum qkv_status status;       /* of a search that failed */
-    struct qkv_engine_told *next; /* of those that somebody has taken */
+    enum qkv_status status;       /* of an answer that failed */
+    struct qkv_engine_told *next; /* of those that are spare, or that somebody has taken */
 };
 
 /* Texts that are read at once. */
@@ -159,6 +163,8 @@ struct qkv_engine {
     float *scores;                   /* (vocab): with biases and penalties */
     struct qkv_engine_told **events; /* a queue */
     size_t event_first, event_count, event_capacity;
+    struct qkv_engine_told *spare; /* a list of records for events to come, so that tokens take no memory */
+    size_t spare_count;
     struct qkv_engine_told *given; /* the latest event that was taken */
     /* (row_count) each: searches that take this step, and what those find that do not draw */
     struct qkv_engine_job **searching;
@@ -169,6 +175,7 @@ struct qkv_engine {
     struct qkv_engine_job **places; /* (place_count); NULL: the model reads no sources; an entry NULL: it is free */
     struct qkv_pass *pass;          /* of those that are classified or filled; NULL: none was yet */
     bool reads_only;                /* it has no rows, whatever the model is */
+    bool lent;                      /* its rows are those of the caller's decoder, and stay as answers leave them */
     struct qkv_text_room room;      /* of texts */
     struct qkv_engine_batch batch;
     struct qkv_engine_state state;
@@ -198,15 +205,34 @@ struct qkv_engine_source {
 };
 /* Queues it; the engine takes the memory of the prompt, and leaves an empty one. */
 enum qkv_status qkv_engine_submit_source(struct qkv_engine *engine, struct qkv_engine_source *source, uint64_t *id);
+/* Answers to a prompt that is read. */
+struct qkv_engine_prompt {
+    const struct qkv_prompt *prompt;
+    /* Its prompt and its callbacks are not read; tokens have log-probabilities if it has take_token. */
+    const struct qkv_generate_options *options;
+    size_t answers;
+    bool rolls; /* where the context is full, answers drop the older half, and go on */
+};
+/* Queues them; everything is copied. */
+enum qkv_status qkv_engine_submit_prompt(struct qkv_engine *engine, const struct qkv_engine_prompt *prompt,
+                                         uint64_t *id);
 /* Frees the requests whose answers have all ended. */
 void qkv_engine_sweep(struct qkv_engine *engine);
 /* Makes an engine that only reads texts, of any model (engine.c). */
 enum qkv_status qkv_engine_open_reader(struct qkv_model *model, const struct qkv_text_room *room,
                                        struct qkv_engine **out);
+/* Makes an engine whose rows are those of a decoder, which are empty, or begin as prompts do; they stay as answers
+ * leave them. step: the largest number of tokens of a step (engine.c). */
+enum qkv_status qkv_engine_open_rows(struct qkv_decoder *decoder, size_t step, struct qkv_engine **out);
 /* Makes an engine that only searches targets of sources, of such a shape (engine.c). */
 enum qkv_status qkv_engine_open_searcher(struct qkv_model *model, const struct qkv_search_shape *shape,
                                          struct qkv_engine **out);
 void qkv_engine_job_free(struct qkv_engine_job *job);
+
+/* The ids of an answer that its row has read, with those that it has dropped. */
+static inline size_t qkv_engine_read(const struct qkv_engine *engine, const struct qkv_engine_answer *answer) {
+    return answer->dropped + engine->decoder->reached[answer->row];
+}
 
 /* The number of the adapter of a request; −1: it has none. */
 static inline int32_t qkv_engine_adapter(const struct qkv_engine_job *job) {
@@ -219,12 +245,16 @@ struct qkv_engine_told *qkv_engine_tell(struct qkv_engine *engine, const struct 
 /* Removes the newest event again. */
 void qkv_engine_untell(struct qkv_engine *engine);
 void qkv_engine_told_free(struct qkv_engine_told *told);
+/* The same, but the record may serve another event. */
+void qkv_engine_told_drop(struct qkv_engine *engine, struct qkv_engine_told *told);
+/* Takes memory for so many bytes of text in place of the text that it had. */
+enum qkv_status qkv_engine_told_text(struct qkv_engine *engine, struct qkv_engine_told *told, size_t size);
 /* Takes the oldest event, which is then the caller's; NULL: there is none. */
 struct qkv_engine_told *qkv_engine_take(struct qkv_engine *engine);
 
 /* Tells the message of the context, which is then forgiven, and ends an answer that fails alone. */
 enum qkv_status qkv_engine_fail(struct qkv_engine *engine, struct qkv_engine_answer *answer,
-                                struct qkv_engine_told *told);
+                                struct qkv_engine_told *told, enum qkv_status why);
 
 /* ---- searches (engine_search.c) ---- */
 /* Makes the search of a request, whose prompt is read. */

@@ -241,7 +241,7 @@ static enum qkv_status text_tell_vector(struct qkv_engine *e, struct qkv_engine_
         qkv_fail(e->ctx, QKV_NUMBER,
                  "the %s of the text are not finite: the model's weights are broken; use an earlier checkpoint",
                  job->request.kind == QKV_ENGINE_EMBED ? "hidden states" : "scores");
-        const enum qkv_status status = qkv_engine_fail(e, &job->answers[0], told);
+        const enum qkv_status status = qkv_engine_fail(e, &job->answers[0], told, QKV_NUMBER);
         if (status) qkv_engine_untell(e);
         return status;
     }
@@ -327,7 +327,7 @@ static enum qkv_status text_tell_fillings(struct qkv_engine *e, struct qkv_engin
     struct qkv_engine_told *told = qkv_engine_tell(e, &job->answers[0]);
     if (!told) return QKV_MEMORY;
     if (broken) {
-        const enum qkv_status status = qkv_engine_fail(e, &job->answers[0], told);
+        const enum qkv_status status = qkv_engine_fail(e, &job->answers[0], told, QKV_NUMBER);
         if (status) qkv_engine_untell(e);
         return status;
     }

@@ -233,8 +233,7 @@ static enum qkv_status search_tell(struct qkv_engine *e, const struct qkv_engine
         if (qkv_prompt_token(&job->prompt, h->ids[i], i == 0, &size)) room += size;
     }
     told->ids = qkv_allocate(e->ctx, h->count + 1, sizeof *told->ids);
-    told->text = qkv_allocate(e->ctx, room, 1);
-    if (!told->ids || !told->text) return QKV_MEMORY;
+    if (!told->ids || qkv_engine_told_text(e, told, room)) return QKV_MEMORY;
     if (h->count) memcpy(told->ids, h->ids, h->count * sizeof *told->ids);
     for (size_t i = 0; i < h->count; i++) {
         size_t size = 0;

@@ -33,6 +33,8 @@ struct qkv_cache_pages qkv_decode_pages(const struct qkv_page_pool *pool);
 
 /* Fails if the model cannot have sessions, or none of that capacity. (session.c) */
 enum qkv_status qkv_session_check(struct qkv_model *model, size_t capacity);
+/* The decoder of a session, which has one row. */
+struct qkv_decoder *qkv_session_decoder(struct qkv_session *session);
 
 /* ---- encoder.c --------------------------------------------------------------------------------------------------- */
 
