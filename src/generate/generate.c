@@ -20,12 +20,6 @@ struct generation {
     struct qkv_generate_report report;
 };
 
-void qkv_generate_options_init(struct qkv_generate_options *options, size_t size) {
-    const struct qkv_generate_options usual = {
-        .size = sizeof usual, .sampling = qkv_sampling_defaults(), .tokens = 200, .end_id = -1};
-    qkv_options_init(options, size, &usual, sizeof usual);
-}
-
 /* ---- what is made ------------------------------------------------------------------------------------------------ */
 
 static bool generation_tell_token(struct generation *g, const struct qkv_engine_event *event) {

@@ -36,6 +36,8 @@ struct qkv_search_job {
     void *user;
 };
 enum qkv_status qkv_search_run(struct qkv_model *model, const struct qkv_search_job *job);
+
+/* ---- search_rules.c ---------------------------------------------------------------------------------------------- */
 /* Checks options of a search in a context of so many positions. */
 enum qkv_status qkv_search_check(struct qkv_context *ctx, size_t context, const struct qkv_search_options *options);
 /* Sets the rules of all texts, and `most`, by the options and ids of `rules`. */

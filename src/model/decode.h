@@ -1,7 +1,5 @@
 /* decode: sources that are encoded once, and the decoder that grows targets for them; for the files and rooms that use
- * them.
- *
- * Both can be used for the next batch again: their memory is replaced only when a batch needs more. */
+ * them. */
 #ifndef QKV_DECODE_H
 #define QKV_DECODE_H
 
@@ -58,13 +56,6 @@ struct qkv_encoded {
 /* An encoded batch that is still empty, for ids or for features, of an encoder, or of a decoder alone. NULL: failed,
  * the context has the message. */
 struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *model, bool features);
-/* Bytes that encoding B sources of T positions takes, and growing `targets` (NULL: none) that read them, by plans;
- * the field `encoded` of targets is not read. The model may be planned. */
-enum qkv_status qkv_encoded_measure(struct qkv_model *model, size_t B, size_t T,
-                                    const struct qkv_decoder_options *targets, size_t *bytes);
-/* The same as qkv_encode, in place of the batch that was encoded before. */
-enum qkv_status qkv_encoded_begin(struct qkv_encoded *encoded, const int32_t *ids, const int32_t *lengths, size_t B,
-                                  size_t T);
 
 /* The stack that encodes: the encoder, or a decoder alone. */
 struct qkv_stack *qkv_encoded_stack(struct qkv_model *model);
@@ -181,10 +172,8 @@ static inline bool qkv_decoder_begins(const struct qkv_decoder *d, size_t row) {
 enum qkv_status qkv_decoder_take_scores(struct qkv_decoder *decoder, size_t rows);
 /* The same as qkv_decoder_append. */
 enum qkv_status qkv_decoder_grow(struct qkv_decoder *decoder, const struct qkv_decoder_input *input);
-/* The same as qkv_decoder_select, but without the scores: for callers that append next. */
-enum qkv_status qkv_decoder_move(struct qkv_decoder *decoder, const size_t *from, size_t count);
-/* The same for rows from `first` on, of which there are `width`, without the checks: row first + i continues row
- * first + from[i], for i < count; the others become empty. */
+/* The same as qkv_decoder_select, but without the scores and the checks, for rows from `first` on, of which there are
+ * `width`: row first + i continues row first + from[i], for i < count; the others become empty. */
 void qkv_decoder_move_rows(struct qkv_decoder *decoder, size_t first, const size_t *from, size_t count, size_t width);
 /* Drops all positions of a row from `length` on, and all scores. */
 void qkv_decoder_shorten(struct qkv_decoder *decoder, size_t row, size_t length);
