@@ -311,9 +311,17 @@ static enum qkv_status search_broken(const struct qkv_engine *e, const struct qk
                     "checkpoint");
 }
 
+/* Whether each of the `count` hypotheses goes on in its own row. */
+static bool search_stays(const struct qkv_beam *b, size_t count) {
+    size_t i = 0;
+    while (i < b->live && b->parents[i] == i) i++;
+    return i == count && b->live == count;
+}
+
 /* Takes a step with what was found for the search; NULL: it draws. */
 static void search_step(struct qkv_engine *e, struct qkv_engine_job *job, const struct qkv_continuation *found) {
     struct qkv_engine_search *s = job->search;
+    const size_t had = s->beam.live;
     enum qkv_status status = QKV_OK;
     if (found)
         qkv_beam_step(&s->beam, found);
@@ -324,7 +332,8 @@ static void search_step(struct qkv_engine *e, struct qkv_engine_job *job, const 
         search_end(e, job, status);
         return;
     }
-    qkv_decoder_move_rows(e->decoder, job->answers[0].row, s->beam.parents, s->beam.live, search_width(job));
+    if (!search_stays(&s->beam, had))
+        qkv_decoder_move_rows(e->decoder, job->answers[0].row, s->beam.parents, s->beam.live, search_width(job));
     search_set_lanes(job);
 }
 
