@@ -1,17 +1,19 @@
 /* The step `candidates` of a search against a list of all continuations that is sorted: many scores are equal, tokens
  * are barred or would repeat, hypotheses begin with one token, and scores are not finite. */
 /* labels: quick */
-#define FIXTURE_OPTIONS .threads = 3
+enum { THREADS = 3 };
+#define FIXTURE_OPTIONS .threads = THREADS
 #include "context_fixture.h"
 
 #include "backend/backends.h"
 
 enum { V = 40, VOCAB = 37, ROWS = 4, LENGTH = 6, SOURCES = 3, MOST = 10 };
 
+static float changed[THREADS * V];
+
 struct source {
     float scores[ROWS * V];
     double sums[ROWS];
-    float changed[VOCAB];
     int32_t ids[ROWS * LENGTH];
     struct qkv_candidate best[MOST];
 };
@@ -41,15 +43,15 @@ static int compare(const void *x, const void *y) {
 }
 
 /* All continuations, the best first; returns how many there are. */
-static size_t expect(const struct qkv_step_candidates *step, const struct qkv_continuation *s,
-                     struct qkv_candidate all[ROWS * V]) {
+static size_t expect(const struct qkv_continuation *s, struct qkv_candidate all[ROWS * V]) {
+    const size_t no_repeat = s->rules ? s->rules->tokens.no_repeat : 0;
     size_t count = 0;
     for (size_t r = 0; r < s->rows; r++) {
         const float *scores = s->scores + r * V;
         const double lse = (double)ctx->kernels->log_sum_exp(scores, V);
-        for (int32_t id = 0; id < VOCAB; id++) {
-            bool barred = repeats(s->text.ids + r * s->stride, s->text.count, step->rules->tokens.no_repeat, id);
-            for (size_t i = 0; i < step->barred.count; i++) barred = barred || step->barred.ids[i] == id;
+        for (int32_t id = 0; id < (int32_t)s->vocab; id++) {
+            bool barred = repeats(s->text.ids + r * s->stride, s->text.count, no_repeat, id);
+            for (size_t i = 0; i < s->barred.count; i++) barred = barred || s->barred.ids[i] == id;
             if (!barred) all[count++] = (struct qkv_candidate){s->sums[r] - lse + (double)scores[id], (int32_t)r, id};
         }
     }
@@ -57,38 +59,38 @@ static size_t expect(const struct qkv_step_candidates *step, const struct qkv_co
     return count;
 }
 
+/* Each source has rules, barred tokens, a vocabulary and a number of continuations of its own. */
 static void test_likeliest(void **state) {
     (void)state;
     static struct source sources[SOURCES];
     static const int32_t barred[] = {0, 7, 36};
     struct qkv_continuation found[SOURCES];
+    struct qkv_score_rules rules[SOURCES];
     struct qkv_candidate all[ROWS * V];
     struct qkv_random random = qkv_random_start(test_seed(), 0);
     for (size_t round = 0; round < 200; round++) {
-        struct qkv_score_rules rules = {.tokens = qkv_token_rules_defaults(), .penalty = 1};
-        rules.tokens.no_repeat = round % 4;
-        const struct qkv_step_candidates step = {.sources = found,
-                                                 .count = SOURCES,
-                                                 .V = V,
-                                                 .vocab = VOCAB,
-                                                 .most = MOST,
-                                                 .rules = &rules,
-                                                 .barred = {barred, round % 3}};
+        const struct qkv_step_candidates step = {.sources = found, .count = SOURCES, .V = V, .changed = changed};
         for (size_t i = 0; i < SOURCES; i++) {
             struct source *s = &sources[i];
+            const size_t no_repeat = (round + i) % 4;
             fill_source(s, &random);
+            rules[i] = (struct qkv_score_rules){.tokens = qkv_token_rules_defaults(), .penalty = 1};
+            rules[i].tokens.no_repeat = no_repeat;
             found[i] = (struct qkv_continuation){.scores = s->scores,
                                                  .rows = 1 + (round + i) % ROWS,
                                                  .sums = s->sums,
                                                  .text = {.ids = s->ids, .count = 1 + round % LENGTH, .prompt = 1},
                                                  .stride = LENGTH,
-                                                 .changed = round % 4 ? s->changed : NULL,
+                                                 .rules = no_repeat ? &rules[i] : NULL,
+                                                 .barred = {barred, (round + i) % 3},
+                                                 .vocab = i ? VOCAB : V,
+                                                 .most = MOST - i,
                                                  .best = s->best};
         }
         assert_ok(ctx, QKV_STEP_OF(ctx, candidates, &step));
         for (size_t i = 0; i < SOURCES; i++) {
-            const size_t count = expect(&step, &found[i], all);
-            assert_int_equal(found[i].count, qkv_min(count, MOST));
+            const size_t count = expect(&found[i], all);
+            assert_int_equal(found[i].count, qkv_min(count, MOST - i));
             assert_false(found[i].broken);
             for (size_t c = 0; c < found[i].count; c++) {
                 assert_int_equal(found[i].best[c].row, all[c].row);
@@ -105,6 +107,8 @@ static void test_edges(void **state) {
     static struct source sources[2];
     struct qkv_random random = qkv_random_start(3, 0);
     struct qkv_continuation found[2];
+    struct qkv_score_rules rules = {.tokens = qkv_token_rules_defaults(), .penalty = 1};
+    rules.tokens.first = 9;
     for (size_t i = 0; i < 2; i++) {
         fill_source(&sources[i], &random);
         found[i] = (struct qkv_continuation){.scores = sources[i].scores,
@@ -112,14 +116,13 @@ static void test_edges(void **state) {
                                              .sums = sources[i].sums,
                                              .text = {.ids = sources[i].ids, .count = 1, .prompt = 1},
                                              .stride = LENGTH,
-                                             .changed = sources[i].changed,
+                                             .rules = &rules,
+                                             .vocab = VOCAB,
+                                             .most = MOST,
                                              .best = sources[i].best};
     }
     sources[1].scores[5] = NAN;
-    struct qkv_score_rules rules = {.tokens = qkv_token_rules_defaults(), .penalty = 1};
-    rules.tokens.first = 9;
-    assert_ok(ctx, QKV_STEP(ctx, candidates, .sources = found, .count = 2, .V = V, .vocab = VOCAB, .most = MOST,
-                            .rules = &rules));
+    assert_ok(ctx, QKV_STEP(ctx, candidates, .sources = found, .count = 2, .V = V, .changed = changed));
     assert_int_equal(found[0].count, 1);
     assert_int_equal(found[0].best[0].id, 9);
     assert_true(found[0].best[0].log_probability == sources[0].sums[0] && !found[0].broken);

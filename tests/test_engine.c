@@ -1,6 +1,7 @@
 /* Engines: every answer has the bytes, the tokens and the log-probabilities that qkv_generate makes of its request
  * alone, among any others, whatever the cache holds, however prompts are cut, with few rows and few pages, at any
- * number of threads, in several types of weights and caches. */
+ * number of threads, in several types of weights and caches. (qkv_generate is an engine of one row, which
+ * test_generate.c compares with sessions, and test_beam_golden.c with transformers.) */
 /* labels: numeric */
 #include "search_fixture.h"
 
@@ -74,6 +75,7 @@ static void make_requests(struct qkv_random *r, struct asked *asked, size_t coun
         a->options.ids = a->ids;
         a->options.id_count = length;
         a->options.tokens = 1 + qkv_random_below(r, qkv_min(TOKENS, CONTEXT - length + 1));
+        if (i % 7 == 3) a->options.max_length = length + 1 + qkv_random_below(r, a->options.tokens);
         a->options.sampling.temperature = i % 3 == 0 ? 0 : 0.5 + qkv_random_uniform(r);
         a->options.sampling.top_k = i % 4 == 1 ? 20 : 0;
         a->options.sampling.top_p = i % 4 == 2 ? 0.8 : 1;

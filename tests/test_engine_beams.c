@@ -1,6 +1,7 @@
 /* Searches in engines: results have the ids, scores and texts of qkv_search alone, and those of a decoder the ones that
  * an engine finds for it alone (test_beam_golden.c compares these with transformers), among any other requests, with
- * few rows and few pages, put off and read again, however a step is divided, at any number of threads. */
+ * few rows and few pages, put off and read again, however a step is divided, at any number of threads. (qkv_search is
+ * an engine as well; test_search.c compares it with passes one by one.) */
 /* labels: numeric */
 #include "engine_pairs.h"
 

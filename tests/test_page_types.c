@@ -502,7 +502,8 @@ static void types_that_do_not_hold_the_heads_of_cross_attention_are_refused(void
         "but the keys of layer 0 have 300 a head (choose f32,";
     assert_fails(ctx, qkv_encode(m, ids, NULL, 1, 4, &e), QKV_ARGUMENT, part);
     assert_null(e);
-    assert_fails(ctx, qkv_encoded_measure(m, 1, 4, NULL, &bytes), QKV_ARGUMENT, part);
+    const struct qkv_search_shape shape = {.sources = 1, .width = 1, .T = 4, .capacity = 5};
+    assert_fails(ctx, qkv_search_measure(m, &shape, &bytes), QKV_ARGUMENT, part);
     m->cache_types.k = NULL;
     assert_ok(ctx, qkv_encode(m, ids, NULL, 1, 4, &e));
     qkv_encoded_free(e);

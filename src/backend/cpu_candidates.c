@@ -26,8 +26,8 @@ static void sift_up(struct qkv_continuation *s, size_t i) {
     s->best[i] = x;
 }
 
-static void add_candidate(struct qkv_continuation *s, struct qkv_candidate c, size_t most) {
-    if (s->count < most) {
+static void add_candidate(struct qkv_continuation *s, struct qkv_candidate c) {
+    if (s->count < s->most) {
         s->best[s->count++] = c;
         sift_up(s, s->count - 1);
     } else if (better(c, s->best[0])) {
@@ -60,28 +60,28 @@ static struct qkv_score_text text_of(const struct qkv_continuation *s, size_t ro
     return text;
 }
 
-/* Adds the likeliest continuations of a row to the heap. */
-static void scan_row(const struct qkv_context *ctx, const struct qkv_step_candidates *step, struct qkv_continuation *s,
-                     size_t row) {
+/* Adds the likeliest continuations of a row to the heap. changed: scratch of the rules. */
+static void scan_row(const struct qkv_cpu_work *w, struct qkv_continuation *s, size_t row, float *changed) {
+    const struct qkv_step_candidates *step = w->step;
     const float *scores = s->scores + row * step->V;
-    double lse = (double)ctx->kernels->log_sum_exp(scores, step->V);
+    double lse = (double)w->ctx->kernels->log_sum_exp(scores, step->V);
     if (!isfinite(lse)) {
         s->broken = true;
         return;
     }
     double base = s->sums[row] - lse;
     float threshold = -INFINITY;
-    if (s->changed) {
+    if (s->rules) {
         const struct qkv_score_text text = text_of(s, row);
-        qkv_score_apply(step->rules, &text, step->greedy ? 0 : lse, scores, s->changed, step->vocab);
-        scores = s->changed;
+        qkv_score_apply(s->rules, &text, s->greedy ? 0 : lse, scores, changed, s->vocab);
+        scores = changed;
     }
-    for (size_t i = 0; i < step->vocab; i++) {
+    for (size_t i = 0; i < s->vocab; i++) {
         const int32_t id = (int32_t)i;
-        if (!(scores[i] >= threshold) || scores[i] == -INFINITY || listed(step->barred, id)) continue;
+        if (!(scores[i] >= threshold) || scores[i] == -INFINITY || listed(s->barred, id)) continue;
         const struct qkv_candidate c = {.log_probability = base + (double)scores[i], .row = (int32_t)row, .id = id};
-        add_candidate(s, c, step->most);
-        if (s->count == step->most) {
+        add_candidate(s, c);
+        if (s->count == s->most) {
             double worst = s->best[0].log_probability - base;
             threshold = (float)(worst - 1e-4 - 1e-6 * (fabs(worst) + fabs(base)));
         }
@@ -89,28 +89,28 @@ static void scan_row(const struct qkv_context *ctx, const struct qkv_step_candid
 }
 
 /* Gives candidates the log-probabilities of the model; a forced token has 0. */
-static void restore_probabilities(const struct qkv_context *ctx, const struct qkv_step_candidates *step,
-                                  struct qkv_continuation *s) {
+static void restore_probabilities(const struct qkv_cpu_work *w, struct qkv_continuation *s) {
+    const struct qkv_step_candidates *step = w->step;
     for (size_t i = 0; i < s->count; i++) {
         struct qkv_candidate *c = &s->best[i];
         const size_t row = (size_t)c->row;
         const float *scores = s->scores + row * step->V;
         const struct qkv_score_text text = text_of(s, row);
         c->log_probability = s->sums[row];
-        if (!qkv_score_forced(step->rules, &text).count)
-            c->log_probability += (double)scores[c->id] - (double)ctx->kernels->log_sum_exp(scores, step->V);
+        if (!qkv_score_forced(s->rules, &text).count)
+            c->log_probability += (double)scores[c->id] - (double)w->ctx->kernels->log_sum_exp(scores, step->V);
     }
 }
 
 static void candidates_source(void *argument, size_t i, int thread) {
-    (void)thread;
     const struct qkv_cpu_work *w = argument;
     const struct qkv_step_candidates *step = w->step;
     struct qkv_continuation *s = &step->sources[i];
+    float *changed = s->rules ? step->changed + (size_t)thread * step->V : NULL;
     s->count = 0;
-    for (size_t row = 0; row < s->rows && !s->broken; row++) scan_row(w->ctx, step, s, row);
+    for (size_t row = 0; row < s->rows && !s->broken; row++) scan_row(w, s, row, changed);
     sort_candidates(s);
-    if (s->changed && step->greedy && !s->broken) restore_probabilities(w->ctx, step, s);
+    if (s->rules && s->greedy && !s->broken) restore_probabilities(w, s);
 }
 
 enum qkv_status qkv_cpu_candidates(struct qkv_context *ctx, const void *call) {

@@ -81,7 +81,6 @@ enum qkv_status qkv_beam_create(const struct qkv_search_rules *rules, const stru
     const size_t begun = start->prompt.count;
     size_t bytes;
     *beam = (struct qkv_beam){.rules = rules,
-                              .source = start->source,
                               .number = start->number,
                               .max_length = start->max_length,
                               .begun = begun,
@@ -180,13 +179,18 @@ static struct qkv_score_text beam_text(const struct qkv_beam *b, size_t row) {
     return text;
 }
 
-struct qkv_continuation qkv_beam_continuation(const struct qkv_beam *b, const float *scores, float *changed) {
+struct qkv_continuation qkv_beam_continuation(const struct qkv_beam *b, const float *scores) {
+    const struct qkv_search_rules *rules = b->rules;
     return (struct qkv_continuation){.scores = scores,
                                      .rows = b->live,
                                      .sums = b->sums,
                                      .text = beam_text(b, 0),
                                      .stride = beam_stride(b),
-                                     .changed = changed,
+                                     .rules = qkv_score_changes(&rules->score) ? &rules->score : NULL,
+                                     .greedy = rules->options->beam == 1,
+                                     .barred = rules->ids.barred,
+                                     .vocab = rules->vocab,
+                                     .most = rules->most,
                                      .best = b->heap};
 }
 

@@ -102,7 +102,7 @@ static enum qkv_status engine_check(struct qkv_engine *e, const struct qkv_engin
     if (o->drafts > QKV_ENGINE_DRAFTS)
         return qkv_fail(e->ctx, QKV_ARGUMENT, "drafts is %zu; at most %d tokens are guessed", o->drafts,
                         QKV_ENGINE_DRAFTS);
-    e->row_count = o->rows ? o->rows : QKV_ENGINE_ROWS;
+    e->row_count = e->place_count = o->rows ? o->rows : QKV_ENGINE_ROWS;
     e->context = o->context ? o->context : context;
     e->most = qkv_max(e->row_count, QKV_DECODER_CHUNK);
     e->adapts = !o->step;
@@ -117,14 +117,16 @@ static enum qkv_status engine_check(struct qkv_engine *e, const struct qkv_engin
 static enum qkv_status engine_arrays(struct qkv_engine *e) {
     const size_t step = qkv_max(e->most, e->step) + e->row_count;
     const size_t whole = e->model->spec.prefix ? e->context : 0; /* prompts that are read in one piece */
-    e->scored_most = qkv_max(e->row_count, QKV_ENGINE_SCORED);
     e->rows = qkv_allocate(e->ctx, e->row_count, sizeof *e->rows);
     e->counts = qkv_allocate(e->ctx, e->row_count, sizeof *e->counts);
     e->order = qkv_allocate(e->ctx, e->row_count, sizeof *e->order);
     e->scored = qkv_allocate(e->ctx, e->scored_most + 1, sizeof *e->scored);
     e->scores = qkv_allocate(e->ctx, (size_t)e->model->spec.vocab, sizeof *e->scores);
     e->ids = qkv_allocate(e->ctx, step + e->row_count * whole, sizeof *e->ids);
-    return e->rows && e->counts && e->order && e->scored && e->scores && e->ids ? QKV_OK : QKV_MEMORY;
+    e->searching = qkv_allocate(e->ctx, e->row_count, sizeof *e->searching);
+    e->continuations = qkv_allocate(e->ctx, e->row_count, sizeof *e->continuations);
+    const bool taken = e->rows && e->counts && e->order && e->scored && e->scores && e->ids;
+    return taken && e->searching && e->continuations ? QKV_OK : QKV_MEMORY;
 }
 
 /* The rows and the cache of a model that generates. */
@@ -141,6 +143,7 @@ static enum qkv_status engine_make_decoder(struct qkv_engine *e, const struct qk
         const struct qkv_decoder_options guesses = engine_draft(e, &rows);
         status = qkv_decoder_create(e->draft_model, &guesses, &e->draft);
     }
+    e->scored_most = qkv_max(e->row_count, QKV_ENGINE_SCORED);
     if (!status) status = engine_arrays(e);
     if (!status) status = qkv_engine_prefixes_create(e);
     if (!status) status = qkv_decoder_take_scores(e->decoder, e->scored_most);
@@ -171,11 +174,12 @@ static enum qkv_status engine_make(struct qkv_engine *e, const struct qkv_engine
     return status ? status : qkv_engine_texts_create(e);
 }
 
-static struct qkv_engine *engine_allocate(struct qkv_model *model) {
+static struct qkv_engine *engine_allocate(struct qkv_model *model, const char *doing) {
     struct qkv_engine *e = qkv_allocate(model->ctx, 1, sizeof *e);
     if (!e) return NULL;
     e->model = model;
     e->ctx = model->ctx;
+    e->doing = doing;
     e->jobs_end = &e->jobs;
     return e;
 }
@@ -187,7 +191,7 @@ enum qkv_status qkv_engine_create(struct qkv_model *model, const struct qkv_engi
     struct qkv_engine_options all = qkv_engine_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(model->ctx, qkv_engine_options, &all, options);
     if (status) return status;
-    struct qkv_engine *e = engine_allocate(model);
+    struct qkv_engine *e = engine_allocate(model, "answering");
     if (!e) return QKV_MEMORY;
     status = engine_make(e, &all);
     if (status)
@@ -209,12 +213,61 @@ enum qkv_status qkv_engine_open_reader(struct qkv_model *model, const struct qkv
         return qkv_fail(model->ctx, QKV_ARGUMENT, "a source of %zu positions is longer than the model's context of %zu",
                         room->longest, context);
     enum qkv_status status = qkv_model_check_weights(model);
-    struct qkv_engine *e = status ? NULL : engine_allocate(model);
+    struct qkv_engine *e = status ? NULL : engine_allocate(model, "a pass");
     if (!e) return status ? status : QKV_MEMORY;
     e->reads_only = true;
     e->room = *room;
     e->most = e->step = room->tokens;
     status = qkv_engine_texts_create(e);
+    if (status)
+        qkv_engine_free(e);
+    else
+        *out = e;
+    return status;
+}
+
+/* All rows can be full at once, and no step has more than one token of each. */
+static enum qkv_status engine_make_searcher(struct qkv_engine *e, const struct qkv_search_shape *shape) {
+    struct qkv_decoder_options targets;
+    enum qkv_status status = qkv_model_check_weights(e->model);
+    if (!status) status = qkv_search_targets(e->model, shape, &targets);
+    if (status) return status;
+    e->place_count = shape->sources;
+    e->row_count = e->most = e->scored_most = targets.rows;
+    e->context = targets.capacity;
+    e->room = qkv_search_room(shape);
+    e->step = e->row_count + 2 * e->room.tokens; /* half of which are for sources, if targets grow */
+    e->refill = e->row_count / 2;
+    status = qkv_engine_open_room(e, SIZE_MAX);
+    targets.encoded = e->encoded;
+    if (!status) status = qkv_decoder_create(e->model, &targets, &e->decoder);
+    free((void *)(uintptr_t)targets.sources);
+    if (!status) status = engine_arrays(e);
+    return status ? status : qkv_engine_texts_create(e);
+}
+
+enum qkv_status qkv_engine_open_rows(struct qkv_decoder *decoder, size_t step, struct qkv_engine **out) {
+    *out = NULL;
+    struct qkv_engine *e = engine_allocate(decoder->model, "a pass");
+    if (!e) return QKV_MEMORY;
+    e->decoder = decoder;
+    e->lent = e->forget = true;
+    e->row_count = e->most = e->scored_most = decoder->most;
+    e->context = decoder->capacity;
+    e->step = step;
+    const enum qkv_status status = engine_arrays(e);
+    if (status)
+        qkv_engine_free(e);
+    else
+        *out = e;
+    return status;
+}
+
+enum qkv_status qkv_engine_open_searcher(struct qkv_model *model, const struct qkv_search_shape *shape,
+                                         struct qkv_engine **out) {
+    *out = NULL;
+    struct qkv_engine *e = engine_allocate(model, "a pass");
+    const enum qkv_status status = e ? engine_make_searcher(e, shape) : QKV_MEMORY;
     if (status)
         qkv_engine_free(e);
     else
@@ -230,12 +283,17 @@ void qkv_engine_free(struct qkv_engine *e) {
     }
     for (size_t i = 0; i < e->event_count; i++) qkv_engine_told_free(e->events[e->event_first + i]);
     qkv_engine_told_free(e->given);
+    for (struct qkv_engine_told *told = e->spare, *next; told; told = next) {
+        next = told->next;
+        qkv_engine_told_free(told);
+    }
     free(e->events);
     qkv_engine_prefixes_free(e);
     qkv_engine_texts_free(e);
-    qkv_decoder_free(e->decoder);
+    if (!e->lent) qkv_decoder_free(e->decoder);
     qkv_decoder_free(e->draft);
     free(e->rows), free(e->counts), free(e->order), free(e->scored), free(e->scores), free(e->ids);
+    free(e->searching), free(e->continuations);
     free(e);
 }
 

@@ -19,14 +19,14 @@ enum {
     QKV_ENGINE_STEP_MAX = 1 << 20,
     QKV_ENGINE_ANSWERS_MAX = 128,
     QKV_ENGINE_TOP_MAX = 20,
-    QKV_ENGINE_SCORED = 32,           /* scores of prompts that one step makes, if there are no more rows than that */
-    QKV_ENGINE_TEXT = 2048,           /* the default maximum of tokens of a text */
-    QKV_ENGINE_TEXT_TOKENS = 512,     /* tokens of texts that are read at once, if no text is longer */
+    QKV_ENGINE_SCORED = 32,       /* scores of prompts that one step makes, if there are no more rows than that */
+    QKV_ENGINE_TEXT = 2048,       /* the default maximum of tokens of a text */
+    QKV_ENGINE_TEXT_TOKENS = 512, /* tokens of texts that are read at once, if no text is longer */
     QKV_ENGINE_TEXTS = QKV_TEXT_BATCH,
-    QKV_ENGINE_MESSAGE = 512,         /* bytes of a message of a search that fails */
-    QKV_ENGINE_DRAFTS = 32,           /* tokens that are guessed for an answer, at most */
-    QKV_ENGINE_DRAFTS_USUAL = 4,      /* the default with a model that guesses */
-    QKV_ENGINE_MASKS = 32             /* masks that are filled at once, if nothing else is said */
+    QKV_ENGINE_MESSAGE = 512,    /* bytes of a message of a search that fails */
+    QKV_ENGINE_DRAFTS = 32,      /* tokens that are guessed for an answer, at most */
+    QKV_ENGINE_DRAFTS_USUAL = 4, /* the default with a model that guesses */
+    QKV_ENGINE_MASKS = 32        /* masks that are filled at once, if nothing else is said */
 };
 /* A kind of text that only the library asks for: the scores of the classes of each of its tokens, as the head computes
  * them. */
@@ -40,6 +40,8 @@ struct qkv_engine_answer {
     size_t index;
     int32_t *ids;       /* the prompt, then the tokens that were made */
     size_t count, made; /* all ids; those that were made */
+    size_t room;        /* of `ids` */
+    size_t dropped;     /* ids before those that its row has read */
     size_t row;         /* of the decoder; QKV_ENGINE_NO_ROW: it waits, or has ended */
     size_t cached;      /* positions that were in the cache when it began */
     size_t drafted;     /* tokens after them that are guessed, in this step */
@@ -63,6 +65,8 @@ struct qkv_engine_search {
     struct qkv_search_rules rules;
     int32_t *lists; /* the ids of the rules */
     struct qkv_beam beam;
+    bool even;           /* in this step: all hypotheses have read all but their newest tokens */
+    const float *scores; /* (live,V): after those, where it takes a step */
 };
 /* A text that is embedded, classified or filled. */
 struct qkv_engine_text {
@@ -84,9 +88,12 @@ struct qkv_engine_job {
     struct qkv_prompt prompt;
     struct qkv_engine_text text;
     struct qkv_engine_search *search; /* NULL: answers are chosen one by one */
+    const char *what;                 /* of a search: how messages name it, with its number from 1; NULL: not at all */
+    size_t number;                    /* of a search: for its seeds */
     struct qkv_adapter_run adapter;   /* that it has chosen; count 0: none */
     size_t tokens;                    /* made at most */
     size_t decided;                   /* the length that rotations depend on */
+    bool rolls;                       /* a full row drops its older half, and the answer goes on */
     size_t place;                     /* of its source among those that are encoded; QKV_ENGINE_NO_ROW: it has none */
     bool encoded;                     /* the source is in its place */
     struct qkv_engine_answer *answers;
@@ -106,17 +113,20 @@ struct qkv_engine_prefixes {
     struct qkv_engine_node *nodes; /* (pages) */
     int32_t *ids;                  /* (pages, positions) */
     int32_t *heads;                /* (head_count) lists of nodes by hash; −1: empty */
-    size_t head_count;
+    size_t count, head_count;      /* count: pages; 0: none is shared */
 };
 
 struct qkv_engine_told {
     struct qkv_engine_event event;
     struct qkv_token_score top[QKV_ENGINE_TOP_MAX];
     char *text, *message;
+    size_t text_room;
     float *vector;
     struct qkv_filling *fillings;
     int32_t *ids;
     struct qkv_hypothesis hypothesis;
+    enum qkv_status status;       /* of an answer that failed */
+    struct qkv_engine_told *next; /* of those that are spare, or that somebody has taken */
 };
 
 /* Texts that are read at once. */
@@ -132,6 +142,7 @@ struct qkv_engine {
     struct qkv_model *model;
     struct qkv_context *ctx;
     struct qkv_decoder *decoder;
+    const char *doing;               /* what a message says that was cancelled */
     size_t row_count, context, most; /* most: tokens of a step */
     size_t drafts;                   /* tokens that are guessed for an answer */
     struct qkv_model *draft_model;   /* that guesses; NULL: they are looked up */
@@ -140,6 +151,7 @@ struct qkv_engine {
     size_t step;                     /* tokens of the next step, if several requests are there */
     size_t budget;                   /* tokens of this step */
     bool full;                       /* a text or a source did not fit into the budget of this step */
+    size_t refill;                   /* waiting searches begin only where so many rows are free, or all; 0: at once */
     struct qkv_engine_answer **rows; /* (row_count); NULL: the row is free */
     struct qkv_engine_job *jobs, **jobs_end;
     uint64_t next_id;
@@ -151,12 +163,20 @@ struct qkv_engine {
     float *scores;                   /* (vocab): with biases and penalties */
     struct qkv_engine_told **events; /* a queue */
     size_t event_first, event_count, event_capacity;
-    struct qkv_engine_told *given;  /* the latest event that was taken */
+    struct qkv_engine_told *spare; /* a list of records for events to come, so that tokens take no memory */
+    size_t spare_count;
+    struct qkv_engine_told *given; /* the latest event that was taken */
+    /* (row_count) each: searches that take this step, and what those find that do not draw */
+    struct qkv_engine_job **searching;
+    struct qkv_continuation *continuations;
+    size_t searching_count;
     struct qkv_encoded *encoded;    /* of sources, and of texts that are embedded */
-    struct qkv_engine_job **places; /* (row_count): of sources; NULL: the model reads none; an entry NULL: it is free */
+    size_t place_count;             /* of sources */
+    struct qkv_engine_job **places; /* (place_count); NULL: the model reads no sources; an entry NULL: it is free */
     struct qkv_pass *pass;          /* of those that are classified or filled; NULL: none was yet */
     bool reads_only;                /* it has no rows, whatever the model is */
-    struct qkv_text_room room;    /* of texts */
+    bool lent;                      /* its rows are those of the caller's decoder, and stay as answers leave them */
+    struct qkv_text_room room;      /* of texts */
     struct qkv_engine_batch batch;
     struct qkv_engine_state state;
 };
@@ -176,12 +196,43 @@ enum qkv_status qkv_engine_answer_text(struct qkv_engine *engine, struct qkv_eng
 /* Queues a text that is read and has tokens; the engine takes its memory, and leaves an empty text. */
 enum qkv_status qkv_engine_submit_text(struct qkv_engine *engine, enum qkv_engine_kind kind,
                                        struct qkv_engine_text *text, uint64_t *id);
+/* A search for a source that is read. */
+struct qkv_engine_source {
+    struct qkv_prompt prompt; /* with the source, and the tokens that targets begin and end with */
+    const struct qkv_search_options *options;
+    size_t number;    /* for its seeds */
+    const char *what; /* how a message names it, with its number from 1 */
+};
+/* Queues it; the engine takes the memory of the prompt, and leaves an empty one. */
+enum qkv_status qkv_engine_submit_source(struct qkv_engine *engine, struct qkv_engine_source *source, uint64_t *id);
+/* Answers to a prompt that is read. */
+struct qkv_engine_prompt {
+    const struct qkv_prompt *prompt;
+    /* Its prompt and its callbacks are not read; tokens have log-probabilities if it has take_token. */
+    const struct qkv_generate_options *options;
+    size_t answers;
+    bool rolls; /* where the context is full, answers drop the older half, and go on */
+};
+/* Queues them; everything is copied. */
+enum qkv_status qkv_engine_submit_prompt(struct qkv_engine *engine, const struct qkv_engine_prompt *prompt,
+                                         uint64_t *id);
 /* Frees the requests whose answers have all ended. */
 void qkv_engine_sweep(struct qkv_engine *engine);
 /* Makes an engine that only reads texts, of any model (engine.c). */
 enum qkv_status qkv_engine_open_reader(struct qkv_model *model, const struct qkv_text_room *room,
                                        struct qkv_engine **out);
+/* Makes an engine whose rows are those of a decoder, which are empty, or begin as prompts do; they stay as answers
+ * leave them. step: the largest number of tokens of a step (engine.c). */
+enum qkv_status qkv_engine_open_rows(struct qkv_decoder *decoder, size_t step, struct qkv_engine **out);
+/* Makes an engine that only searches targets of sources, of such a shape (engine.c). */
+enum qkv_status qkv_engine_open_searcher(struct qkv_model *model, const struct qkv_search_shape *shape,
+                                         struct qkv_engine **out);
 void qkv_engine_job_free(struct qkv_engine_job *job);
+
+/* The ids of an answer that its row has read, with those that it has dropped. */
+static inline size_t qkv_engine_read(const struct qkv_engine *engine, const struct qkv_engine_answer *answer) {
+    return answer->dropped + engine->decoder->reached[answer->row];
+}
 
 /* The number of the adapter of a request; −1: it has none. */
 static inline int32_t qkv_engine_adapter(const struct qkv_engine_job *job) {
@@ -194,10 +245,16 @@ struct qkv_engine_told *qkv_engine_tell(struct qkv_engine *engine, const struct 
 /* Removes the newest event again. */
 void qkv_engine_untell(struct qkv_engine *engine);
 void qkv_engine_told_free(struct qkv_engine_told *told);
+/* The same, but the record may serve another event. */
+void qkv_engine_told_drop(struct qkv_engine *engine, struct qkv_engine_told *told);
+/* Takes memory for so many bytes of text in place of the text that it had. */
+enum qkv_status qkv_engine_told_text(struct qkv_engine *engine, struct qkv_engine_told *told, size_t size);
+/* Takes the oldest event, which is then the caller's; NULL: there is none. */
+struct qkv_engine_told *qkv_engine_take(struct qkv_engine *engine);
 
 /* Tells the message of the context, which is then forgiven, and ends an answer that fails alone. */
 enum qkv_status qkv_engine_fail(struct qkv_engine *engine, struct qkv_engine_answer *answer,
-                                struct qkv_engine_told *told);
+                                struct qkv_engine_told *told, enum qkv_status why);
 
 /* ---- searches (engine_search.c) ---- */
 /* Makes the search of a request, whose prompt is read. */
@@ -214,10 +271,13 @@ bool qkv_engine_search_enter(struct qkv_engine *engine, struct qkv_engine_job *j
 void qkv_engine_search_leave(struct qkv_engine *engine, struct qkv_engine_job *job);
 /* Tokens that a hypothesis may read now: its newest one only when all others can. */
 size_t qkv_engine_search_unread(const struct qkv_engine *engine, const struct qkv_engine_answer *answer);
-/* Hypotheses that are read again share what they have in common with the first one, when that is read. */
-void qkv_engine_searches_share(struct qkv_engine *engine);
-/* Takes a step with the scores (live,V) of the hypotheses. */
-void qkv_engine_search_step(struct qkv_engine *engine, struct qkv_engine_job *job, const float *scores);
+/* At the begin of a step. Hypotheses that are read again share what they have in common with the first one, when that
+ * is read. */
+void qkv_engine_searches_begin(struct qkv_engine *engine);
+/* A search takes this step, with the scores (live,V) of its hypotheses. */
+void qkv_engine_search_score(struct qkv_engine *engine, struct qkv_engine_job *job, const float *scores);
+/* All those take the step. */
+void qkv_engine_searches_step(struct qkv_engine *engine);
 
 /* ---- guesses (engine_draft.c) ---- */
 /* Fails if the draft model cannot guess for the engine's model. */

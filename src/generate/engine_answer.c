@@ -19,9 +19,11 @@ static void source_leave(struct qkv_engine *e, struct qkv_engine_job *job) {
 void qkv_engine_enter(struct qkv_engine *e, struct qkv_engine_answer *a, size_t row) {
     a->row = row;
     e->rows[row] = a;
-    e->decoder->decided[row] = (int32_t)a->job->decided;
-    e->decoder->adapters[row] = qkv_engine_adapter(a->job);
-    e->decoder->sources[row] = e->places ? (int32_t)a->job->place : 0;
+    if (!e->lent) {
+        e->decoder->decided[row] = (int32_t)a->job->decided;
+        e->decoder->adapters[row] = qkv_engine_adapter(a->job);
+        e->decoder->sources[row] = e->places ? (int32_t)a->job->place : 0;
+    }
     if (e->draft) e->draft->decided[row] = (int32_t)qkv_min(a->job->decided, e->draft->capacity);
     e->state.running++;
     e->state.waiting--;
@@ -29,7 +31,7 @@ void qkv_engine_enter(struct qkv_engine *e, struct qkv_engine_answer *a, size_t 
 
 void qkv_engine_leave(struct qkv_engine *e, struct qkv_engine_answer *a) {
     if (a->row == QKV_ENGINE_NO_ROW) return;
-    qkv_decoder_shorten(e->decoder, a->row, 0);
+    if (!e->lent) qkv_decoder_shorten(e->decoder, a->row, 0);
     if (e->draft) qkv_decoder_shorten(e->draft, a->row, 0);
     e->rows[a->row] = NULL;
     a->row = QKV_ENGINE_NO_ROW;
@@ -54,7 +56,9 @@ void qkv_engine_end(struct qkv_engine *e, struct qkv_engine_answer *a, enum qkv_
     told->event.message = told->message;
 }
 
-enum qkv_status qkv_engine_fail(struct qkv_engine *e, struct qkv_engine_answer *a, struct qkv_engine_told *told) {
+enum qkv_status qkv_engine_fail(struct qkv_engine *e, struct qkv_engine_answer *a, struct qkv_engine_told *told,
+                                enum qkv_status why) {
+    told->status = why;
     told->message = qkv_copy_string(e->ctx, qkv_message(e->ctx));
     if (!told->message) return QKV_MEMORY;
     qkv_forgive(e->ctx);

@@ -88,14 +88,22 @@ static enum qkv_status choose_text(struct qkv_engine *e, struct qkv_engine_answe
                                    bool end, bool last) {
     size_t size = 0;
     const char *text = end ? NULL : qkv_prompt_token(&a->job->prompt, told->event.token.id, a->made == 0, &size);
-    told->text = qkv_allocate(e->ctx, a->stream.held.size + size + 1, 1);
-    if (!told->text) return QKV_MEMORY;
+    enum qkv_status status = qkv_engine_told_text(e, told, a->stream.held.size + size + 1);
+    if (status) return status;
     a->writer = (struct qkv_engine_writer){.text = told->text};
-    enum qkv_status status = text ? qkv_text_stream_put(&a->stream, text, size) : QKV_OK;
+    status = text ? qkv_text_stream_put(&a->stream, text, size) : QKV_OK;
     if (!status && (end || last || a->stream.stopped)) status = qkv_text_stream_end(&a->stream);
     told->event.text = told->text;
     told->event.size = a->writer.size;
     return status;
+}
+
+/* Takes room for one more id. */
+static enum qkv_status choose_room(struct qkv_engine *e, struct qkv_engine_answer *a) {
+    int32_t *ids = qkv_list_room(e->ctx, a->ids, &a->room, a->count, 1, sizeof *ids);
+    if (!ids) return QKV_MEMORY;
+    a->ids = ids;
+    return QKV_OK;
 }
 
 static enum qkv_status choose_run(struct qkv_engine *e, struct qkv_engine_answer *a, struct qkv_engine_told *told,
@@ -104,15 +112,16 @@ static enum qkv_status choose_run(struct qkv_engine *e, struct qkv_engine_answer
     struct qkv_sampling sampling = job->options.sampling;
     int32_t id;
     sampling.seed += a->index;
-    enum qkv_status status = qkv_prompt_sample(e->ctx, &job->prompt, &sampling, scores_of(e, a, logits), a->ids,
-                                               a->count, &a->place, (uint64_t)a->made, &id);
+    enum qkv_status status = choose_room(e, a);
+    if (!status)
+        status = qkv_prompt_sample(e->ctx, &job->prompt, &sampling, scores_of(e, a, logits), a->ids, a->count,
+                                   &a->place, (uint64_t)a->made, &id);
     const bool end = !status && qkv_prompt_ends(&job->options, id), last = a->made + 1 == job->tokens;
     bool whole = false;
     if (!status) a->ids[a->count] = id; /* no part of the answer yet */
-    if (!status && !end)
-        status = qkv_prompt_is_whole(e->ctx, &job->prompt, a->ids, a->count + 1, &a->place, &whole);
+    if (!status && !end) status = qkv_prompt_is_whole(e->ctx, &job->prompt, a->ids, a->count + 1, &a->place, &whole);
     /* its scores are broken, or its constraint allows no token */
-    if (status == QKV_NUMBER || status == QKV_ARGUMENT) return qkv_engine_fail(e, a, told);
+    if (status == QKV_NUMBER || status == QKV_ARGUMENT) return qkv_engine_fail(e, a, told, status);
     if (status) return status;
     told->event.token.id = id;
     tell_scores(e, job, told, logits, job->request.log_probabilities);

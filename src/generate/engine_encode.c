@@ -34,11 +34,11 @@ static bool has_sources(const struct qkv_engine *e) {
 
 struct qkv_encoded_room qkv_engine_encoded_room(const struct qkv_engine *e, size_t pages) {
     struct qkv_encoded_room room = {.T = e->room.longest, .sources = e->room.texts, .rows = e->room.tokens};
-    const struct qkv_page_shape shape = {.length = room.T, .sequences = e->row_count};
+    const struct qkv_page_shape shape = {.length = room.T, .sequences = e->place_count};
     size_t most;
     if (!has_sources(e)) return room;
-    room.places = e->row_count;
-    if (!qkv_multiply(e->row_count, qkv_page_count(qkv_page_positions(&shape), room.T), &most)) most = SIZE_MAX;
+    room.places = e->place_count;
+    if (!qkv_multiply(e->place_count, qkv_page_count(qkv_page_positions(&shape), room.T), &most)) most = SIZE_MAX;
     room.pages = qkv_min(pages, most);
     return room;
 }
@@ -69,7 +69,7 @@ enum qkv_status qkv_engine_texts_measure(struct qkv_engine *e, size_t *bytes) {
 enum qkv_status qkv_engine_texts_create(struct qkv_engine *e) {
     if (!e->room.longest) return QKV_OK;
     if (has_sources(e)) {
-        e->places = qkv_allocate(e->ctx, e->row_count, sizeof *e->places);
+        e->places = qkv_allocate(e->ctx, e->place_count, sizeof *e->places);
         if (!e->places) return QKV_MEMORY;
     }
     e->batch.ids = qkv_allocate(e->ctx, e->room.tokens, sizeof *e->batch.ids);
@@ -155,7 +155,7 @@ static void batch_choose(struct qkv_engine *e, size_t most) {
 static size_t sources_tokens(const struct qkv_engine *e, size_t *count) {
     size_t tokens = 0;
     *count = 0;
-    for (size_t i = 0; i < e->row_count; i++) {
+    for (size_t i = 0; i < e->place_count; i++) {
         if (!e->places[i] || e->places[i]->encoded) continue;
         tokens += e->places[i]->prompt.source_count;
         ++*count;
@@ -173,7 +173,7 @@ bool qkv_engine_source_enter(struct qkv_engine *e, struct qkv_engine_job *job, s
         e->full = true;
         return false;
     }
-    while (e->places[place]) place++; /* there are as many as rows, and one of those is free */
+    while (e->places[place]) place++; /* where rows are free, a place is */
     if (qkv_encoded_take(e->encoded, place, length)) {
         qkv_forgive(e->ctx);
         return false;
@@ -195,7 +195,7 @@ static enum qkv_status sources_put(struct qkv_engine *e, size_t *count, size_t *
     size_t places[QKV_ENGINE_TEXTS], rows = 0;
     struct qkv_engine_batch *b = &e->batch;
     *count = 0;
-    for (size_t i = 0; e->places && i < e->row_count; i++) {
+    for (size_t i = 0; e->places && i < e->place_count; i++) {
         const struct qkv_engine_job *job = e->places[i];
         if (!job || job->encoded) continue;
         if (*count && qkv_engine_adapter(job) != qkv_engine_adapter(e->places[places[0]])) continue;
@@ -241,7 +241,7 @@ static enum qkv_status text_tell_vector(struct qkv_engine *e, struct qkv_engine_
         qkv_fail(e->ctx, QKV_NUMBER,
                  "the %s of the text are not finite: the model's weights are broken; use an earlier checkpoint",
                  job->request.kind == QKV_ENGINE_EMBED ? "hidden states" : "scores");
-        const enum qkv_status status = qkv_engine_fail(e, &job->answers[0], told);
+        const enum qkv_status status = qkv_engine_fail(e, &job->answers[0], told, QKV_NUMBER);
         if (status) qkv_engine_untell(e);
         return status;
     }
@@ -327,7 +327,7 @@ static enum qkv_status text_tell_fillings(struct qkv_engine *e, struct qkv_engin
     struct qkv_engine_told *told = qkv_engine_tell(e, &job->answers[0]);
     if (!told) return QKV_MEMORY;
     if (broken) {
-        const enum qkv_status status = qkv_engine_fail(e, &job->answers[0], told);
+        const enum qkv_status status = qkv_engine_fail(e, &job->answers[0], told, QKV_NUMBER);
         if (status) qkv_engine_untell(e);
         return status;
     }

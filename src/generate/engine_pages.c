@@ -16,6 +16,8 @@ enum qkv_status qkv_engine_prefixes_create(struct qkv_engine *e) {
     struct qkv_engine_prefixes *p = &e->prefixes;
     const size_t pages = e->decoder->pool->count;
     size_t ids;
+    if (e->model->encoder.spec) return QKV_OK; /* what reads sources shares nothing */
+    p->count = pages;
     p->head_count = 1;
     while (p->head_count < pages) p->head_count *= 2;
     if (!qkv_multiply(pages, positions_of(e), &ids)) return qkv_fail_memory(e->ctx, SIZE_MAX, "ids of pages");
@@ -141,7 +143,7 @@ void qkv_engine_keep(struct qkv_engine *e, struct qkv_engine_answer *a) {
 bool qkv_engine_forget_one(struct qkv_engine *e) {
     const struct qkv_page_pool *pool = e->decoder->pool;
     int32_t oldest = NONE;
-    for (size_t i = 0; i < pool->count; i++) {
+    for (size_t i = 0; i < e->prefixes.count; i++) {
         const struct qkv_engine_node *node = &e->prefixes.nodes[i];
         if (!node->kept || node->children || pool->references[i] != 1) continue;
         if (oldest == NONE || node->used < e->prefixes.nodes[oldest].used) oldest = (int32_t)i;
@@ -152,7 +154,7 @@ bool qkv_engine_forget_one(struct qkv_engine *e) {
 
 size_t qkv_engine_kept(const struct qkv_engine *e) {
     size_t count = 0;
-    for (size_t i = 0; e->decoder && i < e->decoder->pool->count; i++)
+    for (size_t i = 0; i < e->prefixes.count; i++)
         count += e->prefixes.nodes[i].kept && e->decoder->pool->references[i] == 1;
     return count;
 }

@@ -147,9 +147,13 @@ static void job_limit(const struct qkv_engine *e, struct qkv_engine_job *job) {
     size_t length;
     job->decided = e->context;
     if (job->prompt.skipped) return;
-    job->tokens = qkv_min(job->options.tokens, e->context - job->prompt.count + 1);
-    if (qkv_add_size(job->prompt.count, job->options.tokens, &length) && length < e->context) job->decided = length;
+    job->tokens = job->prompt.tokens;
+    if (!job->rolls) job->tokens = qkv_min(job->tokens, e->context - job->prompt.count + 1);
+    if (qkv_add_size(job->prompt.count, job->prompt.tokens, &length) && length < e->context) job->decided = length;
 }
+
+/* Answers that roll have room for so many tokens at first. */
+enum { RESERVED = 1 << 16 };
 
 static enum qkv_status job_answers(struct qkv_engine *e, struct qkv_engine_job *job) {
     if (job->search) return qkv_engine_search_answers(e, job);
@@ -165,7 +169,8 @@ static enum qkv_status job_answers(struct qkv_engine *e, struct qkv_engine_job *
                                              .stop_count = job->options.stop_count,
                                              .write = answer_write,
                                              .user = &a->writer};
-        a->ids = qkv_allocate(e->ctx, job->prompt.count + job->tokens, sizeof *a->ids);
+        a->room = job->prompt.count + (job->rolls ? qkv_min(job->tokens, (size_t)RESERVED) : job->tokens);
+        a->ids = qkv_allocate(e->ctx, a->room, sizeof *a->ids);
         if (!a->ids) return QKV_MEMORY;
         memcpy(a->ids, job->prompt.ids, job->prompt.count * sizeof *a->ids);
         const enum qkv_status status = qkv_text_stream_reserve(&a->stream);
@@ -182,10 +187,10 @@ enum qkv_status qkv_engine_answer_text(struct qkv_engine *e, struct qkv_engine_j
     return QKV_OK;
 }
 
-/* Whether the model has nothing to do for a request. */
-static bool job_is_nothing(const struct qkv_engine_job *job) {
+/* Whether the model has nothing to do for a request. A row that stays reads the prompt anyway. */
+static bool job_is_nothing(const struct qkv_engine *e, const struct qkv_engine_job *job) {
     if (job->request.kind) return !job->text.count;
-    return job->prompt.skipped || (!job->tokens && !job->request.prompt_probabilities);
+    return job->prompt.skipped || (!job->tokens && !job->request.prompt_probabilities && !e->lent);
 }
 
 /* Tells the ends of answers that end at once. */
@@ -202,7 +207,7 @@ static enum qkv_status job_tell_nothing(struct qkv_engine *e, struct qkv_engine_
 
 /* A request without tokens to make, or whose prompt is left out, ends at once. */
 static enum qkv_status job_queue(struct qkv_engine *e, struct qkv_engine_job *job) {
-    const bool nothing = job_is_nothing(job);
+    const bool nothing = job_is_nothing(e, job);
     const size_t answers = job->request.answers;
     if (nothing && job_tell_nothing(e, job)) return QKV_MEMORY;
     job->id = ++e->next_id;
@@ -245,16 +250,32 @@ static enum qkv_status job_make(struct qkv_engine *e, struct qkv_engine_job *job
     return status ? status : job_answers(e, job);
 }
 
+static struct qkv_engine_job *job_allocate(struct qkv_engine *e) {
+    struct qkv_engine_job *job = qkv_allocate(e->ctx, 1, sizeof *job);
+    if (!job) return NULL;
+    job->place = QKV_ENGINE_NO_ROW;
+    job->request = qkv_engine_request_defaults();
+    job->options = qkv_generate_defaults();
+    return job;
+}
+
+/* Queues a request whose answers are made, or frees one that has failed. */
+static enum qkv_status job_end(struct qkv_engine *e, struct qkv_engine_job *job, enum qkv_status status, uint64_t *id) {
+    if (!status) status = job_queue(e, job);
+    if (status)
+        qkv_engine_job_free(job);
+    else
+        *id = job->id;
+    return status;
+}
+
 enum qkv_status qkv_engine_submit(struct qkv_engine *e, const struct qkv_engine_request *request, uint64_t *id) {
     QKV_CALL(e ? e->ctx : NULL);
     QKV_NEED(qkv_call, e);
     QKV_NEED(qkv_call, request);
     QKV_NEED(qkv_call, id);
-    struct qkv_engine_job *job = qkv_allocate(e->ctx, 1, sizeof *job);
+    struct qkv_engine_job *job = job_allocate(e);
     if (!job) return QKV_MEMORY;
-    job->place = QKV_ENGINE_NO_ROW;
-    job->request = qkv_engine_request_defaults();
-    job->options = qkv_generate_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(e->ctx, qkv_engine_request, &job->request, request);
     if (!status) status = QKV_TAKE_OPTIONS(e->ctx, qkv_generate_options, &job->options, job->request.options);
     if (!status && job->request.prompt_size && !job->request.prompt)
@@ -267,31 +288,51 @@ enum qkv_status qkv_engine_submit(struct qkv_engine *e, const struct qkv_engine_
         status = qkv_fail(e->ctx, QKV_ARGUMENT, "qkv_engine_submit: biases is NULL, but bias_count is %zu",
                           job->request.bias_count);
     if (!status) status = job_make(e, job, job->request.prompt, job->request.prompt_size);
-    if (!status) status = job_queue(e, job);
-    if (status)
-        qkv_engine_job_free(job);
-    else
-        *id = job->id;
-    return status;
+    return job_end(e, job, status, id);
 }
 
 enum qkv_status qkv_engine_submit_text(struct qkv_engine *e, enum qkv_engine_kind kind, struct qkv_engine_text *text,
                                        uint64_t *id) {
-    struct qkv_engine_job *job = qkv_allocate(e->ctx, 1, sizeof *job);
+    struct qkv_engine_job *job = job_allocate(e);
     if (!job) return QKV_MEMORY;
-    job->place = QKV_ENGINE_NO_ROW;
-    job->request = qkv_engine_request_defaults();
     job->request.kind = kind;
     job->text = *text;
     *text = (struct qkv_engine_text){0};
     enum qkv_status status = job_adapter(e, job);
     if (!status) status = qkv_engine_answer_text(e, job);
-    if (!status) status = job_queue(e, job);
-    if (status)
-        qkv_engine_job_free(job);
-    else
-        *id = job->id;
-    return status;
+    return job_end(e, job, status, id);
+}
+
+enum qkv_status qkv_engine_submit_source(struct qkv_engine *e, struct qkv_engine_source *source, uint64_t *id) {
+    struct qkv_engine_job *job = job_allocate(e);
+    if (!job) return QKV_MEMORY;
+    job->prompt = source->prompt;
+    source->prompt = (struct qkv_prompt){0};
+    job->number = source->number;
+    job->what = source->what;
+    job->request.search = source->options;
+    enum qkv_status status = job_adapter(e, job);
+    if (!status) status = qkv_engine_search_make(e, job);
+    job->request.search = NULL;
+    if (!status) status = qkv_engine_search_answers(e, job);
+    return job_end(e, job, status, id);
+}
+
+enum qkv_status qkv_engine_submit_prompt(struct qkv_engine *e, const struct qkv_engine_prompt *prompt, uint64_t *id) {
+    struct qkv_engine_job *job = job_allocate(e);
+    if (!job) return QKV_MEMORY;
+    enum qkv_status status = qkv_prompt_copy(e->ctx, prompt->prompt, &job->prompt);
+    job->options = *prompt->options;
+    job->rolls = prompt->rolls;
+    job->request.answers = prompt->answers;
+    job->request.log_probabilities = job->options.take_token != NULL;
+    job->options.take_token = NULL;
+    job->options.take_prompt = NULL;
+    job_limit(e, job);
+    if (!status) status = job_adapter(e, job);
+    if (!status) status = job_copy(e, job);
+    if (!status) status = job_answers(e, job);
+    return job_end(e, job, status, id);
 }
 
 bool qkv_engine_cancel(struct qkv_engine *e, uint64_t id) {

@@ -97,7 +97,8 @@ enum qkv_status qkv_engine_search_make(struct qkv_engine *e, struct qkv_engine_j
     if (!status && !p->skipped) status = search_limit(e, job);
     if (!status) status = search_rules(e, job);
     if (status) return status;
-    const struct qkv_beam_start start = {.prompt = {p->ids, p->count},
+    const struct qkv_beam_start start = {.number = job->number,
+                                         .prompt = {p->ids, p->count},
                                          .ids = p->source ? (struct qkv_token_list){p->source, p->source_count}
                                                           : (struct qkv_token_list){p->ids, p->count},
                                          .max_length = job->tokens};
@@ -150,9 +151,11 @@ static void rows_pack(struct qkv_engine *e) {
 
 static bool search_pages_suffice(const struct qkv_engine *e, const struct qkv_engine_job *job) {
     const struct qkv_beam *b = &job->search->beam;
+    const struct qkv_page_pool *pool = e->decoder->pool;
+    if (pool->count / e->row_count >= qkv_page_count(pool->positions, e->context)) return true; /* for all rows */
     const size_t had = e->decoder->lists[job->answers[0].row].count,
                  all = qkv_engine_search_pages(e, job, b->live, b->begun + b->length) + e->state.running;
-    return e->state.running == search_width(job) || all <= had + e->decoder->pool->spare_count + qkv_engine_kept(e);
+    return e->state.running == search_width(job) || all <= had + pool->spare_count + qkv_engine_kept(e);
 }
 
 void qkv_engine_search_leave(struct qkv_engine *e, struct qkv_engine_job *job) {
@@ -190,26 +193,32 @@ size_t qkv_engine_search_unread(const struct qkv_engine *e, const struct qkv_eng
     if (a->index >= job->search->beam.live) return 0;
     const size_t left = a->count - e->decoder->reached[a->row];
     if (job->search->beam.live == 1) return left;
-    if (search_is_even(e, job)) return 1;
+    if (job->search->even) return 1;
     if (a != first && first->count - e->decoder->reached[first->row] > 1) return 0; /* it shares what the first reads */
     return left - 1;
 }
 
-void qkv_engine_searches_share(struct qkv_engine *e) {
+static void search_share(struct qkv_engine *e, const struct qkv_engine_job *job) {
     struct qkv_decoder *d = e->decoder;
+    const struct qkv_engine_answer *first = &job->answers[0];
+    if (d->reached[first->row] + 1 != first->count) return;
+    for (size_t i = 1; i < job->search->beam.live; i++) {
+        const struct qkv_engine_answer *other = &job->answers[i];
+        size_t common = 0;
+        if (d->reached[other->row]) continue;
+        while (common + 1 < first->count && other->ids[common] == first->ids[common]) common++;
+        qkv_page_list_fork(d->pool, &d->lists[other->row], &d->lists[first->row]);
+        qkv_page_list_truncate(d->pool, &d->lists[other->row], common);
+        d->reached[other->row] = common;
+    }
+}
+
+void qkv_engine_searches_begin(struct qkv_engine *e) {
     for (size_t r = 0; r < e->row_count; r++) {
         const struct qkv_engine_answer *a = e->rows[r];
-        if (!a || !a->job->search || a->index || a->job->search->beam.live < 2) continue;
-        if (d->reached[r] + 1 != a->count) continue;
-        for (size_t i = 1; i < a->job->search->beam.live; i++) {
-            const struct qkv_engine_answer *other = &a->job->answers[i];
-            size_t common = 0;
-            if (d->reached[other->row]) continue;
-            while (common + 1 < a->count && other->ids[common] == a->ids[common]) common++;
-            qkv_page_list_fork(d->pool, &d->lists[other->row], &d->lists[r]);
-            qkv_page_list_truncate(d->pool, &d->lists[other->row], common);
-            d->reached[other->row] = common;
-        }
+        if (!a || !a->job->search || a->index) continue;
+        search_share(e, a->job);
+        a->job->search->even = search_is_even(e, a->job);
     }
 }
 
@@ -224,8 +233,7 @@ static enum qkv_status search_tell(struct qkv_engine *e, const struct qkv_engine
         if (qkv_prompt_token(&job->prompt, h->ids[i], i == 0, &size)) room += size;
     }
     told->ids = qkv_allocate(e->ctx, h->count + 1, sizeof *told->ids);
-    told->text = qkv_allocate(e->ctx, room, 1);
-    if (!told->ids || !told->text) return QKV_MEMORY;
+    if (!told->ids || qkv_engine_told_text(e, told, room)) return QKV_MEMORY;
     if (h->count) memcpy(told->ids, h->ids, h->count * sizeof *told->ids);
     for (size_t i = 0; i < h->count; i++) {
         size_t size = 0;
@@ -240,60 +248,109 @@ static enum qkv_status search_tell(struct qkv_engine *e, const struct qkv_engine
     return QKV_OK;
 }
 
-/* Ends all hypotheses with what was found; message: why the search fails, or NULL. */
-static void search_end(struct qkv_engine *e, struct qkv_engine_job *job, const char *message) {
+/* Ends all hypotheses with what was found, or because the search failed. */
+static void search_end(struct qkv_engine *e, struct qkv_engine_job *job, enum qkv_status failure) {
     const struct qkv_beam *b = &job->search->beam;
+    char message[QKV_ENGINE_MESSAGE] = "";
+    if (failure) snprintf(message, sizeof message, "%s", qkv_message(e->ctx));
+    if (failure) qkv_forgive(e->ctx);
     for (size_t i = 0; i < search_width(job); i++) {
         struct qkv_engine_answer *a = &job->answers[i];
-        const struct qkv_hypothesis *h = i < b->finished_count && !message ? &b->finished[i] : NULL;
+        const struct qkv_hypothesis *h = i < b->finished_count && !failure ? &b->finished[i] : NULL;
         struct qkv_engine_told *told = qkv_engine_search_tells(a) ? qkv_engine_tell(e, a) : NULL, none = {0};
-        enum qkv_finish finish = message ? QKV_FINISH_FAILED : h && !h->ended ? QKV_FINISH_LENGTH : QKV_FINISH_STOP;
-        if (told && h && search_tell(e, job, h, told)) finish = QKV_FINISH_FAILED;
-        if (told && message) told->message = qkv_copy_string(e->ctx, message);
+        enum qkv_status status = failure;
+        if (told && h) status = search_tell(e, job, h, told);
+        if (told && failure) told->message = qkv_copy_string(e->ctx, message);
+        if (told) told->status = status;
         if (a->row != QKV_ENGINE_NO_ROW) e->counts[a->row] = 0;
         a->made = h ? h->count : 0;
-        qkv_engine_end(e, a, finish, told ? told : &none);
+        qkv_engine_end(e, a,
+                       status           ? QKV_FINISH_FAILED
+                       : h && !h->ended ? QKV_FINISH_LENGTH
+                                        : QKV_FINISH_STOP,
+                       told ? told : &none);
         e->state.tokens += a->made;
     }
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-static enum qkv_status search_run(struct qkv_engine *e, struct qkv_engine_search *s, const float *scores) {
-    const struct qkv_search_rules *rules = &s->rules;
-    struct qkv_beam *b = &s->beam;
-    enum qkv_status status;
-    if (s->options.sample) {
-        status = qkv_beam_draw(b, scores);
-    } else {
-        const bool changes = qkv_score_changes(&rules->score);
-        struct qkv_continuation found = qkv_beam_continuation(b, scores, changes ? e->scores : NULL);
-        status = QKV_STEP(e->ctx, candidates, .sources = &found, .count = 1, .V = rules->V, .vocab = rules->vocab,
-                          .most = rules->most, .rules = &rules->score, .greedy = s->options.beam == 1,
-                          .barred = rules->ids.barred);
-        if (!status) qkv_beam_step(b, &found);
+/* The likeliest continuations of all searches that take this step and do not draw. */
+static enum qkv_status searches_find(struct qkv_engine *e) {
+    const size_t V = (size_t)e->model->spec.vocab;
+    struct qkv_step_candidates step = {.sources = e->continuations, .V = V};
+    struct qkv_arena *arena = NULL;
+    size_t bytes = 0;
+    bool changes = false;
+    for (size_t i = 0; i < e->searching_count; i++) {
+        const struct qkv_engine_search *s = e->searching[i]->search;
+        if (s->options.sample) continue;
+        e->continuations[step.count] = qkv_beam_continuation(&s->beam, s->scores);
+        changes = changes || e->continuations[step.count].rules;
+        step.count++;
     }
-    if (!status && b->broken)
-        status = qkv_fail(e->ctx, QKV_NUMBER,
-                          "the scores are not finite: the weights are broken, or training diverged; use an earlier "
-                          "checkpoint");
+    if (!changes) return step.count ? QKV_STEP_OF(e->ctx, candidates, &step) : QKV_OK;
+    if (!qkv_multiply((size_t)e->ctx->threads, V * sizeof(float), &bytes)) bytes = SIZE_MAX;
+    enum qkv_status status = qkv_workspace(e->ctx, bytes, &arena);
+    if (status) return status;
+    const size_t mark = qkv_arena_mark(arena);
+    step.changed = qkv_arena_take(arena, bytes, 1);
+    status = step.changed ? QKV_STEP_OF(e->ctx, candidates, &step) : QKV_MEMORY;
+    qkv_arena_release(arena, mark);
     return status;
 }
 
-void qkv_engine_search_step(struct qkv_engine *e, struct qkv_engine_job *job, const float *scores) {
+static enum qkv_status search_broken(const struct qkv_engine *e, const struct qkv_engine_job *job) {
+    if (job->what)
+        return qkv_fail(e->ctx, QKV_NUMBER,
+                        "the scores for %s %zu are not finite: the weights are broken, or training diverged; use an "
+                        "earlier checkpoint",
+                        job->what, job->number + 1);
+    return qkv_fail(e->ctx, QKV_NUMBER,
+                    "the scores are not finite: the weights are broken, or training diverged; use an earlier "
+                    "checkpoint");
+}
+
+/* Whether each of the `count` hypotheses goes on in its own row. */
+static bool search_stays(const struct qkv_beam *b, size_t count) {
+    size_t i = 0;
+    while (i < b->live && b->parents[i] == i) i++;
+    return i == count && b->live == count;
+}
+
+/* Takes a step with what was found for the search; NULL: it draws. */
+static void search_step(struct qkv_engine *e, struct qkv_engine_job *job, const struct qkv_continuation *found) {
     struct qkv_engine_search *s = job->search;
-    const size_t first = job->answers[0].row;
-    if (search_run(e, s, scores)) {
-        char message[QKV_ENGINE_MESSAGE];
-        snprintf(message, sizeof message, "%s", qkv_message(e->ctx));
-        qkv_forgive(e->ctx);
-        search_end(e, job, message);
+    const size_t had = s->beam.live;
+    enum qkv_status status = QKV_OK;
+    if (found)
+        qkv_beam_step(&s->beam, found);
+    else
+        status = qkv_beam_draw(&s->beam, s->scores);
+    if (!status && s->beam.broken) status = search_broken(e, job);
+    if (status || !s->beam.live) {
+        search_end(e, job, status);
         return;
     }
-    if (!s->beam.live) {
-        search_end(e, job, NULL);
-        return;
-    }
-    qkv_decoder_move_rows(e->decoder, first, s->beam.parents, s->beam.live, search_width(job));
+    if (!search_stays(&s->beam, had))
+        qkv_decoder_move_rows(e->decoder, job->answers[0].row, s->beam.parents, s->beam.live, search_width(job));
     search_set_lanes(job);
+}
+
+void qkv_engine_search_score(struct qkv_engine *e, struct qkv_engine_job *job, const float *scores) {
+    job->search->scores = scores;
+    e->searching[e->searching_count++] = job;
+}
+
+void qkv_engine_searches_step(struct qkv_engine *e) {
+    const struct qkv_continuation *found = e->continuations;
+    const enum qkv_status status = searches_find(e);
+    for (size_t i = 0; i < e->searching_count; i++) {
+        struct qkv_engine_job *job = e->searching[i];
+        if (status)
+            search_end(e, job, status);
+        else
+            search_step(e, job, job->search->options.sample ? NULL : found++);
+    }
+    e->searching_count = 0;
 }

@@ -17,7 +17,7 @@ enum { STEP_LEAST = 8, STEP_ALONE = 2 };
 /* Tokens of an answer that the model has not read. */
 static size_t unread(const struct qkv_engine *e, const struct qkv_engine_answer *a) {
     if (a->job->search) return qkv_engine_search_unread(e, a);
-    return a->count - e->decoder->reached[a->row];
+    return a->count - qkv_engine_read(e, a);
 }
 
 static size_t free_row(const struct qkv_engine *e) {
@@ -38,7 +38,7 @@ static bool is_led(const struct qkv_engine_answer *a) {
 static bool pages_suffice(const struct qkv_engine *e, const struct qkv_engine_answer *a) {
     const struct qkv_page_pool *pool = e->decoder->pool;
     const size_t wanted =
-        qkv_page_count(pool->positions, a->count) - e->decoder->lists[a->row].count + e->state.running;
+        qkv_page_count(pool->positions, a->count - a->dropped) - e->decoder->lists[a->row].count + e->state.running;
     return e->state.running == 1 || wanted <= pool->spare_count + qkv_engine_kept(e);
 }
 
@@ -68,13 +68,38 @@ static void step_admit(struct qkv_engine *e) {
     }
 }
 
+/* Gives waiting answers rows, and encodes their sources; *tokens: of them. */
+static enum qkv_status step_begin(struct qkv_engine *e, size_t *tokens) {
+    const size_t running = e->state.running;
+    size_t some = 0;
+    enum qkv_status status;
+    *tokens = 0;
+    if (running && e->row_count - running < e->refill) return QKV_OK;
+    do {
+        step_admit(e);
+        status = qkv_engine_sources_run(e, &some);
+        *tokens += some;
+    } while (e->refill && some && !status);
+    return status;
+}
+
 /* ---- the batch --------------------------------------------------------------------------------------------------- */
 
-/* Tokens of a prompt that may be read at once. The prompt of a model that sees prompts in both directions is one piece;
- * each token of a prompt that is told has scores. */
+/* Full rows of answers that go on drop their older halves; the rest is read again, from position 0. */
+static void step_roll(struct qkv_engine *e) {
+    for (size_t r = 0; r < e->row_count; r++) {
+        struct qkv_engine_answer *a = e->rows[r];
+        if (!a || !a->job->rolls || e->decoder->reached[r] < e->context) continue;
+        qkv_decoder_shorten(e->decoder, r, 0);
+        a->dropped = a->count - qkv_max(e->context / 2, (size_t)1);
+    }
+}
+
+/* Tokens of a prompt that may be read at once. What a model that sees prompts in both directions reads first is one
+ * piece; each token of a prompt that is told has scores. */
 static size_t piece_most(const struct qkv_engine *e, const struct qkv_engine_answer *a, size_t most) {
     const bool told = a->job->request.prompt_probabilities && !a->made;
-    if (qkv_decoder_begins(e->decoder, a->row)) return a->job->prompt.count;
+    if (qkv_decoder_begins(e->decoder, a->row)) return a->dropped ? unread(e, a) : a->job->prompt.count;
     if (told) most = qkv_min(most, e->scored_most / 2 + 1);
     return qkv_min(most, unread(e, a));
 }
@@ -123,7 +148,6 @@ static size_t step_draft(struct qkv_engine *e, size_t tokens) {
  * the shortest prompts get theirs first. */
 static size_t step_choose(struct qkv_engine *e, bool drafts) {
     size_t tokens = 0, left;
-    qkv_engine_searches_share(e);
     memset(e->counts, 0, e->row_count * sizeof *e->counts);
     for (size_t r = 0; r < e->row_count; r++) {
         if (!e->rows[r]) continue;
@@ -162,7 +186,7 @@ static size_t step_list(struct qkv_engine *e) {
     for (size_t r = 0; r < e->row_count; r++) rows += e->counts[r] > 0;
     for (size_t r = 0; r < e->row_count; r++) {
         struct qkv_engine_answer *a = e->rows[r];
-        const size_t from = a ? e->decoder->reached[r] : 0;
+        const size_t from = a ? qkv_engine_read(e, a) : 0;
         size_t k = 0;
         for (; k < e->counts[r]; k++) {
             if (is_scored(a, from + k)) {
@@ -260,7 +284,7 @@ static enum qkv_status step_token(struct qkv_engine *e, struct qkv_engine_answer
     const int32_t guess = a->drafted ? a->ids[a->count] : -1;
     if (!a->made && a->job->tokens) status = step_fork(e, a, row, logits);
     if (!status) status = a->job->tokens ? qkv_engine_choose(e, a, logits) : step_end_prompt(e, a);
-    if (status) qkv_decoder_shorten(e->decoder, row, a->count - 1); /* its scores are made again */
+    if (status) qkv_decoder_shorten(e->decoder, row, a->count - a->dropped - 1); /* its scores are made again */
     if (status || a->row == QKV_ENGINE_NO_ROW || !a->drafted) return status;
     const bool right = a->ids[a->count - 1] == guess;
     e->state.accepted += right;
@@ -296,7 +320,7 @@ static enum qkv_status step_tell_row(struct qkv_engine *e, struct qkv_engine_ans
     e->state.drafted += guessed;
     for (size_t k = first; k < count && !status && a->row != QKV_ENGINE_NO_ROW; k++, logits += vocab) {
         const size_t place = from + k;
-        if (place >= e->decoder->reached[a->row]) break; /* a guess was wrong: the row is shorter now */
+        if (place >= qkv_engine_read(e, a)) break; /* a guess was wrong: the row is shorter now */
         status = place + 1 == a->count ? step_token(e, a, logits) : step_tell_prompt(e, a, place, logits);
     }
     return status;
@@ -308,7 +332,7 @@ static void step_tell_search(struct qkv_engine *e, struct qkv_engine_answer *a, 
     if (!a->made) qkv_engine_keep(e, a);
     if (a->index || e->decoder->reached[a->row] < a->count) return;
     *next += a->job->search->beam.live;
-    qkv_engine_search_step(e, a->job, scores);
+    qkv_engine_search_score(e, a->job, scores);
 }
 
 static enum qkv_status step_tell(struct qkv_engine *e) {
@@ -324,9 +348,10 @@ static enum qkv_status step_tell(struct qkv_engine *e) {
             continue;
         }
         qkv_engine_keep(e, a);
-        const enum qkv_status status = step_tell_row(e, a, e->decoder->reached[r] - count, count, &next);
+        const enum qkv_status status = step_tell_row(e, a, qkv_engine_read(e, a) - count, count, &next);
         if (!first) first = status;
     }
+    qkv_engine_searches_step(e);
     return first;
 }
 
@@ -357,13 +382,14 @@ enum qkv_status qkv_engine_step(struct qkv_engine *e, bool *busy) {
     QKV_NEED(qkv_call, e);
     const double started = qkv_clock();
     size_t tokens = 0, scored, sources, read = 0;
-    enum qkv_status status = qkv_check_cancelled(e->ctx, e->reads_only ? "a pass" : "answering");
+    enum qkv_status status = qkv_check_cancelled(e->ctx, e->doing);
     if (status) return status;
     const bool alone = e->adapts && e->jobs && !e->jobs->next;
     e->budget = alone ? qkv_min(e->most, STEP_ALONE * e->step) : e->step;
     e->full = false;
-    step_admit(e);
-    status = qkv_engine_sources_run(e, &sources);
+    status = step_begin(e, &sources);
+    step_roll(e);
+    if (!status && e->decoder) qkv_engine_searches_begin(e);
     if (!status && e->drafts && e->decoder) status = step_guess(e);
     if (!status && e->decoder) status = step_grow(e, &tokens, &scored);
     if (!status && tokens) status = step_tell(e);

@@ -1,138 +1,128 @@
-/* Continuing a text: encodes the prompt, runs it, then chooses, writes and runs one token after the other. */
+/* Continuing a text, once or several times: an engine makes the tokens, in the row of a session, or in those of a
+ * decoder whose rows have the prompt in common. */
 #include "base/sized_options.h"
-#include "generate/generate.h"
-#include "model/model.h"
+#include "generate/engine.h"
 
-#include <stdlib.h>
 #include <string.h>
+
+enum { SIDE_BY_SIDE = 256 }; /* limit of continuations that run together */
 
 struct generation {
     struct qkv_context *ctx;
     struct qkv_model *model;
     const struct qkv_generate_options *options;
-    struct qkv_session *session;
-    bool given;               /* the session is the caller's: when it is full, the tokens end */
-    struct qkv_prompt prompt; /* its ids, followed by all new ones */
-    size_t capacity;
-    struct qkv_text_stream stream;
-    struct qkv_constraint_place place;
+    struct qkv_prompt prompt;
+    qkv_write_continuation *write;
+    void *user;
+    bool ends;             /* at the end of the context; else its older half is dropped */
+    bool given;            /* a token has been made */
+    size_t first, stopped; /* the number of the first continuation of an engine; those that have stopped */
     struct qkv_generate_report report;
 };
 
-/* ---- ids -------------------------------------------------------------------------------------------------------- */
+/* ---- what is made ------------------------------------------------------------------------------------------------ */
 
-/* Texts of up to so many tokens take the memory of their ids before the first one. */
-enum { RESERVED_IDS = 1 << 16 };
-
-static enum qkv_status reserve_ids(struct generation *g, size_t more) {
-    struct qkv_prompt *p = &g->prompt;
-    int32_t *ids = qkv_list_room(g->ctx, p->ids, &g->capacity, p->count, more, sizeof *ids);
-    if (!ids) return QKV_MEMORY;
-    p->ids = ids;
-    return QKV_OK;
+static bool generation_tell_token(struct generation *g, const struct qkv_engine_event *event) {
+    const struct qkv_generate_options *o = g->options;
+    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(g->model);
+    struct qkv_made_token token = {.index = g->first + event->answer,
+                                   .id = event->token.id,
+                                   .log_probability = event->token.log_probability,
+                                   .end = qkv_prompt_ends(o, event->token.id)};
+    if (!o->take_token) return true;
+    token.stop = event->finish == QKV_FINISH_STOP && !token.end;
+    token.text = tokenizer ? qkv_tokenizer_token(tokenizer, token.id, &token.size) : NULL;
+    if (!token.text) token.size = 0;
+    return o->take_token(o->take_user, &token);
 }
 
-static enum qkv_status add_id(struct generation *g, int32_t id) {
-    enum qkv_status status = reserve_ids(g, 1);
-    if (!status) g->prompt.ids[g->prompt.count++] = id;
+static enum qkv_status generation_hear(struct generation *g, const struct qkv_engine_told *told) {
+    const struct qkv_engine_event *event = &told->event;
+    const size_t index = g->first + event->answer;
+    const bool made = event->token.id >= 0;
+    if (event->finish == QKV_FINISH_FAILED) return qkv_fail(g->ctx, told->status, "%s", event->message);
+    g->given = g->given || made;
+    g->stopped += event->finish == QKV_FINISH_STOP;
+    g->report.tokens += made && !qkv_prompt_ends(g->options, event->token.id);
+    const bool more = !event->size || !g->write || g->write(g->user, index, event->text, event->size);
+    if (more && (!made || generation_tell_token(g, event))) return QKV_OK;
+    return qkv_generate_stopped(g->ctx);
+}
+
+static enum qkv_status generation_step(struct generation *g, struct qkv_engine *e, bool *busy) {
+    struct qkv_engine_told *told;
+    enum qkv_status status = qkv_engine_step(e, busy);
+    while (!status && (told = qkv_engine_take(e))) {
+        status = generation_hear(g, told);
+        qkv_engine_told_drop(e, told);
+    }
     return status;
 }
 
-/* ---- the model -------------------------------------------------------------------------------------------------- */
-
-/* Runs the newest token. A full context drops its older half, and the rest is run again from position 0. */
-static enum qkv_status run_newest(struct generation *g) {
-    size_t context = qkv_session_capacity(g->session), n = 1;
-    if (qkv_session_length(g->session) == context) {
-        qkv_session_truncate(g->session, 0);
-        n = context > 1 ? context / 2 : 1;
-    }
-    return qkv_session_append(g->session, g->prompt.ids + g->prompt.count - n, n);
-}
-
-/* Chooses a token and writes its text; *ended: it was the last. */
-static enum qkv_status make_token(struct generation *g, bool *ended) {
-    int32_t id;
-    size_t size = 0;
-    enum qkv_status status =
-        qkv_prompt_sample(g->ctx, &g->prompt, &g->options->sampling, qkv_session_logits(g->session), g->prompt.ids,
-                          g->prompt.count, &g->place, (uint64_t)g->report.tokens, &id);
-    if (status) return status;
-    struct qkv_made_token token = {.id = id, .end = qkv_prompt_ends(g->options, id)};
-    *ended = token.end;
-    if (!token.end) {
-        const char *text = qkv_prompt_token(&g->prompt, id, g->report.tokens == 0, &size);
-        status = add_id(g, id);
-        if (!status)
-            status = qkv_prompt_is_whole(g->ctx, &g->prompt, g->prompt.ids, g->prompt.count, &g->place, ended);
-        g->report.tokens++;
-        if (text && !status) status = qkv_text_stream_put(&g->stream, text, size);
-        *ended = token.stop = *ended || g->stream.stopped;
-    }
-    if (!status && !qkv_token_tell(g->model, g->options, token, qkv_session_logits(g->session)))
-        status = qkv_generate_stopped(g->ctx);
-    return status;
-}
-
-static enum qkv_status make_tokens(struct generation *g) {
-    enum qkv_status status = QKV_OK;
-    bool ended = false;
-    for (size_t i = 0; i < g->prompt.tokens && !ended && !status; i++) {
-        if (i > 0 && g->given && qkv_session_length(g->session) == qkv_session_capacity(g->session)) break;
-        if (i > 0) status = run_newest(g);
-        if (!status) status = make_token(g, &ended);
-    }
-    g->report.stopped = ended;
-    return status ? status : qkv_text_stream_end(&g->stream);
-}
-
-/* Reads the prompt into the session, whose first `kept` positions have the first ids of it, then makes tokens. */
-static enum qkv_status generate_in(struct generation *g, size_t kept, double start) {
-    enum qkv_status status = reserve_ids(g, qkv_min(g->prompt.tokens, (size_t)RESERVED_IDS));
-    if (!status) status = qkv_text_stream_reserve(&g->stream);
-    if (!status) status = qkv_session_append(g->session, g->prompt.ids + kept, g->prompt.count - kept);
-    if (status) g->report.prompt_tokens = 0;
+/* Makes `count` continuations in the rows of a decoder, the first of which may hold the beginning of the prompt. */
+static enum qkv_status generation_run(struct generation *g, struct qkv_decoder *decoder, size_t count, double start) {
+    struct qkv_generate_options options = *g->options;
+    const struct qkv_engine_prompt prompt = {
+        .prompt = &g->prompt, .options = &options, .answers = count, .rolls = !g->ends};
+    struct qkv_engine *e = NULL;
+    uint64_t id;
+    size_t again;
+    bool busy = true;
+    if (!qkv_multiply(count, decoder->capacity / 2 + 1, &again)) /* all rows drop their older halves */
+        return qkv_fail_memory(g->ctx, SIZE_MAX, "the continuations");
+    options.sampling.seed += g->first;
+    enum qkv_status status = qkv_engine_open_rows(decoder, qkv_max(again, decoder->capacity), &e);
+    if (!status) status = qkv_engine_submit_prompt(e, &prompt, &id);
+    if (!status) status = generation_step(g, e, &busy);
     const double middle = qkv_clock();
-    if (!status) status = make_tokens(g);
-    g->report.prompt_seconds = middle - start;
-    g->report.seconds = qkv_clock() - middle;
+    while (busy && !status) status = generation_step(g, e, &busy);
+    qkv_engine_free(e);
+    g->report.prompt_seconds += middle - start;
+    g->report.seconds += qkv_clock() - middle;
     return status;
 }
 
-static enum qkv_status generate_read(struct generation *g, const char *prompt, size_t size) {
+/* ---- one continuation -------------------------------------------------------------------------------------------- */
+
+static enum qkv_status generation_read(struct generation *g, const char *prompt, size_t size) {
     const enum qkv_status status = qkv_prompt_read(g->model, prompt, size, g->options, &g->prompt);
-    g->capacity = g->prompt.count;
-    g->report.prompt_tokens = g->prompt.skipped ? 0 : g->prompt.count;
+    g->report.prompt_tokens = status || g->prompt.skipped ? 0 : g->prompt.count;
     g->report.long_prompt = g->prompt.found;
+    return status;
+}
+
+/* Makes a continuation in the row of a session, which holds the first `kept` ids of the prompt. */
+static enum qkv_status generation_in(struct generation *g, struct qkv_session *session, size_t kept, double start) {
+    struct qkv_decoder *decoder = qkv_session_decoder(session);
+    const enum qkv_status status = generation_run(g, decoder, 1, start);
+    g->report.stopped = g->stopped > 0;
+    g->report.prompt_tokens -= kept;
+    if (status && !g->given && decoder->reached[0] < g->prompt.count) g->report.prompt_tokens = 0;
     return status;
 }
 
 static enum qkv_status generate_all(struct generation *g, const char *prompt, size_t size) {
     const double start = qkv_clock();
-    enum qkv_status status = generate_read(g, prompt, size);
+    struct qkv_session *session = NULL;
+    enum qkv_status status = generation_read(g, prompt, size);
     if (status || g->prompt.skipped) return status;
-    const struct qkv_session_options session = {.size = sizeof session,
+    const struct qkv_session_options options = {.size = sizeof options,
                                                 .capacity = g->options->context,
                                                 .length = qkv_prompt_length(g->model, g->options, &g->prompt)};
-    status = qkv_session_create(g->model, &session, &g->session);
-    return status ? status : generate_in(g, 0, start);
+    status = qkv_session_create(g->model, &options, &session);
+    if (!status) status = generation_in(g, session, 0, start);
+    qkv_session_free(session);
+    return status;
 }
 
 /* The scores after the last id are needed, so that it is read again if the session has it. */
-static enum qkv_status generate_go_on(struct generation *g, size_t kept) {
+static enum qkv_status generate_go_on(struct generation *g, struct qkv_session *session, size_t kept) {
     const double start = qkv_clock();
-    enum qkv_status status = generate_read(g, NULL, 0);
+    const enum qkv_status status = generation_read(g, NULL, 0);
     if (status) return status;
-    if (kept > g->prompt.count - 1) kept = g->prompt.count - 1;
-    qkv_session_truncate(g->session, kept);
-    g->report.prompt_tokens -= kept;
-    return generate_in(g, kept, start);
-}
-
-void qkv_generate_options_init(struct qkv_generate_options *options, size_t size) {
-    const struct qkv_generate_options usual = {
-        .size = sizeof usual, .sampling = qkv_sampling_defaults(), .tokens = 200, .end_id = -1};
-    qkv_options_init(options, size, &usual, sizeof usual);
+    kept = qkv_min(kept, g->prompt.count - 1);
+    qkv_session_truncate(session, kept);
+    return generation_in(g, session, kept, start);
 }
 
 static enum qkv_status generate_check_memory(struct qkv_model *plan, size_t context) {
@@ -149,21 +139,26 @@ enum qkv_status qkv_generate_check_memory(struct qkv_model *plan, size_t context
     return generate_check_memory(plan, context);
 }
 
-static struct generation generate_begin(struct qkv_model *model, const struct qkv_generate_options *options,
-                                        qkv_write_text *write, void *user) {
-    struct qkv_context *ctx = qkv_model_context(model);
-    return (struct generation){
-        .ctx = ctx,
-        .model = model,
-        .options = options,
-        .stream = {
-            .ctx = ctx, .stops = options->stops, .stop_count = options->stop_count, .write = write, .user = user}};
+/* Writes the text of the only continuation. */
+struct generation_writer {
+    qkv_write_text *write;
+    void *user;
+};
+
+static bool generation_write(void *user, size_t index, const char *text, size_t size) {
+    const struct generation_writer *to = user;
+    (void)index;
+    return !to->write || to->write(to->user, text, size);
 }
 
-static void generate_end(struct generation *g, struct qkv_generate_report *report) {
+static struct generation generation_begin(struct qkv_model *model, const struct qkv_generate_options *options,
+                                          qkv_write_continuation *write, void *user) {
+    return (struct generation){
+        .ctx = qkv_model_context(model), .model = model, .options = options, .write = write, .user = user};
+}
+
+static void generation_end(struct generation *g, struct qkv_generate_report *report) {
     if (report) *report = g->report;
-    qkv_text_stream_free(&g->stream);
-    if (!g->given) qkv_session_free(g->session);
     qkv_prompt_free(&g->prompt);
 }
 
@@ -176,9 +171,10 @@ enum qkv_status qkv_generate(struct qkv_model *model, const char *prompt, size_t
     struct qkv_generate_options own = qkv_generate_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_generate_options, &own, options);
     if (!status) status = qkv_prompt_check(model, &own);
-    struct generation g = generate_begin(model, &own, write, user);
+    struct generation_writer to = {write, user};
+    struct generation g = generation_begin(model, &own, generation_write, &to);
     if (!status) status = generate_all(&g, prompt, prompt_size);
-    generate_end(&g, report);
+    generation_end(&g, report);
     return status;
 }
 
@@ -198,10 +194,84 @@ enum qkv_status qkv_session_generate(struct qkv_session *session, size_t kept,
         status = qkv_fail(qkv_call, QKV_ARGUMENT, "%zu positions cannot be kept: the session holds %zu", kept,
                           qkv_session_length(session));
     if (!status) status = qkv_prompt_check(model, &own);
-    struct generation g = generate_begin(model, &own, write, user);
-    g.session = session;
-    g.given = true;
-    if (!status) status = generate_go_on(&g, kept);
-    generate_end(&g, report);
+    struct generation_writer to = {write, user};
+    struct generation g = generation_begin(model, &own, generation_write, &to);
+    g.ends = true;
+    if (!status) status = generate_go_on(&g, session, kept);
+    generation_end(&g, report);
+    return status;
+}
+
+/* ---- several ----------------------------------------------------------------------------------------------------- */
+
+/* Counts the pages: whole pages of the prompt are shared, the others belong to one row each. 0 (the default, all
+ * apart) if the context is too short: then rows begin again and share nothing. */
+static size_t several_pages(const struct generation *g, size_t context, size_t count) {
+    const struct qkv_page_shape shape = {.length = context, .sequences = count};
+    const size_t positions = qkv_page_positions(&shape), whole = g->prompt.count / positions;
+    size_t longest;
+    if (!qkv_add_size(g->prompt.count, g->prompt.tokens, &longest) || longest > context) return 0;
+    return whole + count * (qkv_page_count(positions, longest) - whole);
+}
+
+/* Runs `count` continuations together. */
+static enum qkv_status several_run(struct generation *g, size_t count) {
+    const double start = qkv_clock();
+    const size_t context = qkv_prompt_context(g->model, g->options);
+    struct qkv_decoder_options options = {.size = sizeof options,
+                                          .rows = count,
+                                          .capacity = context,
+                                          .pages = several_pages(g, context, count),
+                                          .chunk = 1};
+    size_t *lengths = qkv_allocate(g->ctx, count, sizeof *lengths);
+    if (!lengths) return QKV_MEMORY;
+    for (size_t i = 0; i < count; i++) lengths[i] = qkv_prompt_length(g->model, g->options, &g->prompt);
+    options.lengths = lengths;
+    struct qkv_decoder *decoder = qkv_decoder_allocate(g->model);
+    enum qkv_status status = decoder ? qkv_decoder_begin(decoder, &options) : QKV_MEMORY;
+    qkv_free(lengths);
+    if (!status) status = generation_run(g, decoder, count, start);
+    qkv_decoder_free(decoder);
+    return status;
+}
+
+/* Runs as many continuations at a time as the memory allows. */
+static enum qkv_status several_all(struct generation *g, size_t count) {
+    size_t side = qkv_min(count, (size_t)SIDE_BY_SIDE);
+    if (!g->prompt.tokens) count = side = 1; /* the prompt alone is read */
+    enum qkv_status status = QKV_OK;
+    while (g->first < count && !status) {
+        const size_t some = qkv_min(count - g->first, side);
+        g->given = false;
+        status = several_run(g, some);
+        if (status == QKV_MEMORY && !g->given && some > 1) {
+            qkv_forgive(g->ctx);
+            status = QKV_OK;
+            side = some / 2;
+        } else {
+            g->first += some;
+        }
+    }
+    g->report.stopped = g->stopped == count;
+    return status;
+}
+
+enum qkv_status qkv_generate_several(struct qkv_model *model, const char *prompt, size_t prompt_size,
+                                     const struct qkv_generate_options *options, size_t count,
+                                     qkv_write_continuation *write, void *user, struct qkv_generate_report *report) {
+    QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED_ALL(qkv_call, prompt_size, prompt);
+    struct qkv_generate_options own = qkv_generate_defaults();
+    enum qkv_status status = QKV_TAKE_OPTIONS(qkv_call, qkv_generate_options, &own, options);
+    struct generation g = generation_begin(model, &own, write, user);
+    if (!status) status = qkv_prompt_check(model, &own);
+    if (!status && (count < 1 || count > (size_t)1 << 20))
+        status = qkv_fail(g.ctx, QKV_ARGUMENT, "the number of continuations is %zu; it must be from 1 to %zu", count,
+                          (size_t)1 << 20);
+    if (!status) status = qkv_session_check(model, 0);
+    if (!status) status = generation_read(&g, prompt, prompt_size);
+    if (!status && !g.prompt.skipped) status = several_all(&g, count);
+    generation_end(&g, report);
     return status;
 }

@@ -29,10 +29,6 @@ size_t qkv_ids_once(struct qkv_token_list ids, int32_t *once);
 /* Takes the rules of a program, NULL: those of the model's folder, and checks them (rules.c). */
 enum qkv_status qkv_rules_take(struct qkv_model *model, const struct qkv_token_rules *rules,
                                struct qkv_token_rules *taken);
-/* Tells the caller a chosen token, if the options ask for tokens. `token` has index, id, end and stop; its
- * log-probability comes from the logits. Returns false if the caller wants no more. */
-bool qkv_token_tell(struct qkv_model *model, const struct qkv_generate_options *options, struct qkv_made_token token,
-                    const float *logits);
 
 /* ---- prompts (prompt.c) ----------------------------------------------------------------------------------------- */
 
@@ -59,6 +55,8 @@ struct qkv_prompt {
     struct qkv_constraint *constraint; /* of the text that is made; held; NULL: none */
 };
 void qkv_prompt_free(struct qkv_prompt *prompt);
+/* Copies a prompt, freed with qkv_prompt_free also where that fails; the lists of its rules are those of `from`. */
+enum qkv_status qkv_prompt_copy(struct qkv_context *ctx, const struct qkv_prompt *from, struct qkv_prompt *to);
 /* Whether a token ends a text. */
 bool qkv_prompt_ends(const struct qkv_generate_options *options, int32_t id);
 /* Checks that the model can write text with these options. */

@@ -136,6 +136,24 @@ void qkv_prompt_free(struct qkv_prompt *p) {
     qkv_constraint_free(p->constraint);
 }
 
+static enum qkv_status prompt_copy_list(struct qkv_context *ctx, const int32_t *ids, size_t count, int32_t **copy) {
+    *copy = NULL;
+    if (!ids) return QKV_OK;
+    *copy = qkv_allocate(ctx, count + 1, sizeof **copy);
+    if (!*copy) return QKV_MEMORY;
+    memcpy(*copy, ids, count * sizeof **copy);
+    return QKV_OK;
+}
+
+enum qkv_status qkv_prompt_copy(struct qkv_context *ctx, const struct qkv_prompt *from, struct qkv_prompt *to) {
+    *to = *from;
+    to->ids = to->source = to->once = NULL;
+    to->constraint = qkv_constraint_hold(from->constraint);
+    enum qkv_status status = prompt_copy_list(ctx, from->ids, from->count, &to->ids);
+    if (!status) status = prompt_copy_list(ctx, from->source, from->source_count, &to->source);
+    return status ? status : prompt_copy_list(ctx, from->once, from->once_count, &to->once);
+}
+
 /* A text is a sequence, with the tokens of the tokenizer's template around it. */
 enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size,
                                 const struct qkv_generate_options *o, struct qkv_prompt *p) {

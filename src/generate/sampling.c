@@ -53,18 +53,6 @@ enum qkv_status qkv_sampling_check(struct qkv_context *ctx, const struct qkv_sam
     return QKV_OK;
 }
 
-bool qkv_token_tell(struct qkv_model *model, const struct qkv_generate_options *o, struct qkv_made_token token,
-                    const float *logits) {
-    if (!o->take_token) return true;
-    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(model);
-    const struct qkv_context *ctx = qkv_model_context(model);
-    token.text = tokenizer ? qkv_tokenizer_token(tokenizer, token.id, &token.size) : NULL;
-    if (!token.text) token.size = 0;
-    token.log_probability =
-        (double)logits[token.id] - (double)ctx->kernels->log_sum_exp(logits, (size_t)qkv_model_spec(model)->vocab);
-    return o->take_token(o->take_user, &token);
-}
-
 /* ---- scores ----------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status copy_scores(struct qkv_context *ctx, struct candidates *c, const float *logits) {

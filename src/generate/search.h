@@ -36,6 +36,8 @@ struct qkv_search_job {
     void *user;
 };
 enum qkv_status qkv_search_run(struct qkv_model *model, const struct qkv_search_job *job);
+
+/* ---- search_rules.c ---------------------------------------------------------------------------------------------- */
 /* Checks options of a search in a context of so many positions. */
 enum qkv_status qkv_search_check(struct qkv_context *ctx, size_t context, const struct qkv_search_options *options);
 /* Sets the rules of all texts, and `most`, by the options and ids of `rules`. */
@@ -52,7 +54,7 @@ enum qkv_status qkv_search_check_model(struct qkv_model *model, const char *doin
  * tokens next[0], … as the new live rows. */
 struct qkv_beam {
     const struct qkv_search_rules *rules;
-    size_t source, number;           /* its index, and its number for seeds */
+    size_t number;                   /* for seeds */
     size_t max_length;               /* the maximum number of tokens of the target, its end included */
     size_t live, length;             /* running hypotheses, and their tokens so far */
     size_t begun;                    /* tokens that each of them begins with */
@@ -71,7 +73,7 @@ struct qkv_beam {
     void *memory;
 };
 struct qkv_beam_start {
-    size_t source, number;
+    size_t number;
     struct qkv_token_list prompt; /* what hypotheses begin with: the begin of targets, or the prompt of a decoder */
     struct qkv_token_list ids;    /* those of the source; they stay until the beam is freed */
     size_t max_length;
@@ -81,9 +83,8 @@ enum qkv_status qkv_beam_create(const struct qkv_search_rules *rules, const stru
 /* The ids of a live hypothesis, with those that it begins with; there are begun + length. */
 const int32_t *qkv_beam_ids(const struct qkv_beam *beam, size_t row);
 void qkv_beam_free(struct qkv_beam *beam);
-/* What the step `candidates` reads of a source, with the scores (live,V); at the first step (1,V). changed: scratch of
- * the step, or NULL. */
-struct qkv_continuation qkv_beam_continuation(const struct qkv_beam *beam, const float *scores, float *changed);
+/* What the step `candidates` reads of a source, with the scores (live,V); at the first step (1,V). */
+struct qkv_continuation qkv_beam_continuation(const struct qkv_beam *beam, const float *scores);
 /* Runs one step with what it has found. Sampling (qkv_beam_draw) may fail and sets the message. live is 0 when the
  * source is done. */
 void qkv_beam_step(struct qkv_beam *beam, const struct qkv_continuation *found);

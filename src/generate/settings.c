@@ -1,10 +1,22 @@
-/* Options from the generation settings of a model's folder. */
+/* Options of generations and searches: the defaults, and those of the generation settings of a model's folder. */
 #include <string.h>
 
 #include "base/sized_options.h"
 #include "generate/generate.h"
 #include "model/model.h"
 #include "text/text.h"
+
+void qkv_generate_options_init(struct qkv_generate_options *options, size_t size) {
+    const struct qkv_generate_options usual = {
+        .size = sizeof usual, .sampling = qkv_sampling_defaults(), .tokens = 200, .end_id = -1};
+    qkv_options_init(options, size, &usual, sizeof usual);
+}
+
+void qkv_search_options_init(struct qkv_search_options *options, size_t size) {
+    const struct qkv_search_options usual = {
+        .size = sizeof usual, .beam = 1, .n_best = 1, .length_penalty = 0.6, .sampling = qkv_sampling_defaults()};
+    qkv_options_init(options, size, &usual, sizeof usual);
+}
 
 /* Returns the usual end of texts of a tokenizer, if nothing else names one. */
 static int32_t settings_usual_end(const struct qkv_tokenizer *t) {

@@ -1,11 +1,10 @@
 /* decode: sources that are encoded once, and the decoder that grows targets for them; for the files and rooms that use
- * them.
- *
- * Both can be used for the next batch again: their memory is replaced only when a batch needs more. */
+ * them. */
 #ifndef QKV_DECODE_H
 #define QKV_DECODE_H
 
 #include "model/model.h"
+#include "model/text_room.h"
 #include "sequence/pages.h"
 
 /* A pool of pages for self attention of layers of a stack, or for their `cross` attention. Its attentions are those of
@@ -32,6 +31,8 @@ struct qkv_cache_pages qkv_decode_pages(const struct qkv_page_pool *pool);
 
 /* Fails if the model cannot have sessions, or none of that capacity. (session.c) */
 enum qkv_status qkv_session_check(struct qkv_model *model, size_t capacity);
+/* The decoder of a session, which has one row. */
+struct qkv_decoder *qkv_session_decoder(struct qkv_session *session);
 
 /* ---- encoder.c --------------------------------------------------------------------------------------------------- */
 
@@ -55,13 +56,6 @@ struct qkv_encoded {
 /* An encoded batch that is still empty, for ids or for features, of an encoder, or of a decoder alone. NULL: failed,
  * the context has the message. */
 struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *model, bool features);
-/* Bytes that encoding B sources of T positions takes, and growing `targets` (NULL: none) that read them, by plans;
- * the field `encoded` of targets is not read. The model may be planned. */
-enum qkv_status qkv_encoded_measure(struct qkv_model *model, size_t B, size_t T,
-                                    const struct qkv_decoder_options *targets, size_t *bytes);
-/* The same as qkv_encode, in place of the batch that was encoded before. */
-enum qkv_status qkv_encoded_begin(struct qkv_encoded *encoded, const int32_t *ids, const int32_t *lengths, size_t B,
-                                  size_t T);
 
 /* The stack that encodes: the encoder, or a decoder alone. */
 struct qkv_stack *qkv_encoded_stack(struct qkv_model *model);
@@ -90,7 +84,7 @@ struct qkv_encoded_room {
     size_t places, pages; /* sources that are there at once, 0: none; their pages, 0: as many as all places need */
     size_t T;             /* positions of the longest */
     size_t sources, rows; /* the maximum that is encoded at once: sequences, and the positions of all of them */
-    size_t scored;        /* of targets: tokens whose scores are wanted at once */
+    size_t scored;        /* of targets: tokens whose scores are wanted at once; 0: of one token of each row */
 };
 /* Begins such a batch with all places empty. */
 enum qkv_status qkv_encoded_open(struct qkv_encoded *encoded, const struct qkv_encoded_room *room);
@@ -178,10 +172,8 @@ static inline bool qkv_decoder_begins(const struct qkv_decoder *d, size_t row) {
 enum qkv_status qkv_decoder_take_scores(struct qkv_decoder *decoder, size_t rows);
 /* The same as qkv_decoder_append. */
 enum qkv_status qkv_decoder_grow(struct qkv_decoder *decoder, const struct qkv_decoder_input *input);
-/* The same as qkv_decoder_select, but without the scores: for callers that append next. */
-enum qkv_status qkv_decoder_move(struct qkv_decoder *decoder, const size_t *from, size_t count);
-/* The same for rows from `first` on, of which there are `width`, without the checks: row first + i continues row
- * first + from[i], for i < count; the others become empty. */
+/* The same as qkv_decoder_select, but without the scores and the checks, for rows from `first` on, of which there are
+ * `width`: row first + i continues row first + from[i], for i < count; the others become empty. */
 void qkv_decoder_move_rows(struct qkv_decoder *decoder, size_t first, const size_t *from, size_t count, size_t width);
 /* Drops all positions of a row from `length` on, and all scores. */
 void qkv_decoder_shorten(struct qkv_decoder *decoder, size_t row, size_t length);
@@ -212,11 +204,16 @@ enum qkv_status qkv_decoder_pass_measure_mixed(struct qkv_decoder *decoder, size
 /* ---- batches of uses (use_measure.c) ----------------------------------------------------------------------------- */
 
 enum { QKV_SEARCH_BATCH = 32 }; /* the default number of sources that are searched together */
-/* Measures, by plans, the bytes of a search; T and capacity are cut to the context. The model may be planned. */
 struct qkv_search_shape {
     size_t sources, width; /* searched side by side; hypotheses of each */
     size_t T, capacity;    /* the longest source; positions of a target */
 };
+/* The room for encoding the sources of a search. */
+struct qkv_text_room qkv_search_room(const struct qkv_search_shape *shape);
+/* The rows of a search, which have no sources yet. targets->sources is freed with free. */
+enum qkv_status qkv_search_targets(struct qkv_model *model, const struct qkv_search_shape *shape,
+                                   struct qkv_decoder_options *targets);
+/* Measures, by plans, the bytes of a search; T and capacity are cut to the context. The model may be planned. */
 enum qkv_status qkv_search_measure(struct qkv_model *model, const struct qkv_search_shape *shape, size_t *bytes);
 
 #endif

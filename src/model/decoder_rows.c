@@ -28,7 +28,8 @@ struct qkv_cache_pages qkv_decoder_pages(const struct qkv_decoder *d) {
 
 /* ---- selecting --------------------------------------------------------------------------------------------------- */
 
-enum qkv_status qkv_decoder_move(struct qkv_decoder *d, const size_t *from, size_t count) {
+/* Selects rows without their scores. */
+static enum qkv_status decoder_move(struct qkv_decoder *d, const size_t *from, size_t count) {
     struct qkv_context *ctx = d->model->ctx;
     if (!from || count < 1 || count > d->most)
         return qkv_fail(ctx, QKV_ARGUMENT, "cannot select %zu rows; the decoder was made for 1 to %zu", count, d->most);
@@ -74,7 +75,7 @@ enum qkv_status qkv_decoder_select(struct qkv_decoder *d, const size_t *from, si
     struct qkv_context *ctx = d->model->ctx;
     const bool scored = d->scored == d->rows;
     const size_t V = (size_t)d->model->spec.vocab, held = d->scored;
-    enum qkv_status status = qkv_decoder_move(d, from, count);
+    enum qkv_status status = decoder_move(d, from, count);
     if (status || !scored) {
         if (status) d->scored = held;
         return status;

@@ -203,29 +203,6 @@ struct qkv_encoded *qkv_encoded_allocate(struct qkv_model *m, bool features) {
     return qkv_model_check_weights(m) ? NULL : qkv_encoded_make(m);
 }
 
-enum qkv_status qkv_encoded_measure(struct qkv_model *m, size_t B, size_t T, const struct qkv_decoder_options *targets,
-                                    size_t *bytes) {
-    size_t kept_bytes = 0, step_bytes = 0, pool_bytes = 0, target_bytes = 0;
-    struct qkv_encoded *e = qkv_encoded_make(m);
-    struct encoder_plan plan = {e, &step_bytes};
-    if (!e) return QKV_MEMORY;
-    e->B = B, e->T = T, e->rows = B * T;
-    enum qkv_status status = qkv_encoded_own_pool(e);
-    if (!status) status = qkv_plan(m->ctx, &e->kept, "encoded sources", plan_kept, &plan, &kept_bytes);
-    const struct qkv_page_shape shape = {.length = T, .sequences = B};
-    if (!status && e->pool) status = qkv_page_pool_measure(e->pool, &shape, &pool_bytes);
-    if (!status && targets) {
-        struct qkv_decoder_options options = *targets;
-        options.encoded = e;
-        status = qkv_decoder_measure(m, &options, &target_bytes);
-    }
-    *bytes = kept_bytes + step_bytes + pool_bytes + target_bytes;
-    e->lists = NULL; /* a measuring batch has no lists to free */
-    e->B = 0;
-    qkv_encoded_free(e);
-    return status;
-}
-
 static enum qkv_status encoder_begin(struct qkv_encoded *e, struct qkv_pass_side *source) {
     const int32_t *lengths = source->lengths;
     const size_t B = source->B, T = source->T;
@@ -256,11 +233,6 @@ static enum qkv_status encoder_begin(struct qkv_encoded *e, struct qkv_pass_side
     if (!status) status = qkv_encoder_run(e, &batch);
     if (status) e->B = 0;
     return status;
-}
-
-enum qkv_status qkv_encoded_begin(struct qkv_encoded *e, const int32_t *ids, const int32_t *lengths, size_t B,
-                                  size_t T) {
-    return encoder_begin(e, &(struct qkv_pass_side){.B = B, .T = T, .ids = ids, .lengths = lengths});
 }
 
 static enum qkv_status encoder_start(struct qkv_model *model, struct qkv_pass_side *source, bool features,

@@ -84,7 +84,7 @@ enum qkv_status qkv_encoded_room_measure(struct qkv_model *m, const struct qkv_e
         struct qkv_decoder_options options = *targets;
         options.encoded = e;
         status = qkv_decoder_measure(m, &options, &target);
-        if (!status) status = qkv_decoder_measure_mixed(m, &options, room->scored, &mixed);
+        if (!status && room->scored) status = qkv_decoder_measure_mixed(m, &options, room->scored, &mixed);
     }
     *bytes = kept + plan.bytes + pool + target + mixed;
     qkv_encoded_free(e);

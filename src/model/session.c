@@ -140,6 +140,10 @@ const float *qkv_session_logits(const struct qkv_session *s) {
     return qkv_decoder_logits(s->decoder);
 }
 
+struct qkv_decoder *qkv_session_decoder(struct qkv_session *s) {
+    return s->decoder;
+}
+
 struct qkv_model *qkv_session_model(const struct qkv_session *s) {
     return s->model;
 }

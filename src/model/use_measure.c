@@ -50,19 +50,34 @@ enum qkv_status qkv_lines_measure(struct qkv_model *m, bool vectors, size_t coun
     return status;
 }
 
-enum qkv_status qkv_search_measure(struct qkv_model *model, const struct qkv_search_shape *shape, size_t *bytes) {
+struct qkv_text_room qkv_search_room(const struct qkv_search_shape *shape) {
+    size_t tokens;
+    if (!qkv_multiply(shape->sources, shape->T, &tokens)) tokens = SIZE_MAX;
+    return qkv_text_room_of_lines(shape->T, shape->sources, tokens);
+}
+
+enum qkv_status qkv_search_targets(struct qkv_model *model, const struct qkv_search_shape *shape,
+                                   struct qkv_decoder_options *targets) {
+    *targets = qkv_decoder_defaults();
+    if (!qkv_multiply(shape->sources, shape->width, &targets->rows))
+        return qkv_fail_memory(model->ctx, SIZE_MAX, "the search");
+    targets->capacity = shape->capacity;
+    targets->sources = qkv_allocate(model->ctx, targets->rows, sizeof *targets->sources);
+    return targets->sources ? QKV_OK : QKV_MEMORY;
+}
+
+enum qkv_status qkv_search_measure(struct qkv_model *model, const struct qkv_search_shape *of, size_t *bytes) {
     const size_t context = (size_t)model->spec.context;
-    size_t rows;
-    if (!qkv_multiply(shape->sources, shape->width, &rows)) return qkv_fail_memory(model->ctx, SIZE_MAX, "the search");
-    size_t *sources = qkv_allocate(model->ctx, rows, sizeof *sources);
-    if (!sources) return QKV_MEMORY;
-    for (size_t i = 0; i < rows; i++) sources[i] = i / shape->width;
-    const struct qkv_decoder_options targets = {.size = sizeof targets,
-                                                .sources = sources,
-                                                .rows = rows,
-                                                .capacity = qkv_min(shape->capacity, context),
-                                                .chunk = 1};
-    enum qkv_status status = qkv_encoded_measure(model, shape->sources, qkv_min(shape->T, context), &targets, bytes);
-    free(sources);
+    const struct qkv_search_shape shape = {.sources = of->sources,
+                                           .width = of->width,
+                                           .T = qkv_min(of->T, context),
+                                           .capacity = qkv_min(of->capacity, context)};
+    const struct qkv_text_room room = qkv_search_room(&shape);
+    const struct qkv_encoded_room encoded = {
+        .places = shape.sources, .T = room.longest, .sources = room.texts, .rows = room.tokens};
+    struct qkv_decoder_options targets;
+    enum qkv_status status = qkv_search_targets(model, &shape, &targets);
+    if (!status) status = qkv_encoded_room_measure(model, &encoded, &targets, bytes);
+    free((void *)(uintptr_t)targets.sources);
     return status;
 }

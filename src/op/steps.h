@@ -409,7 +409,13 @@ struct qkv_continuation {
     const double *sums;         /* (rows): the log-probability of each hypothesis */
     struct qkv_score_text text; /* of the first hypothesis; row r has the ids r·stride further */
     size_t stride;
-    float *changed;             /* (vocab): scratch, where rules change scores; else NULL */
+    const struct qkv_score_rules *rules; /* that change scores; NULL: none do */
+    /* With rules, penalties change scores instead of log-probabilities, and log-probabilities are those of the model. A
+     * forced token has 0. */
+    bool greedy;
+    struct qkv_token_list barred; /* ids that are not chosen */
+    size_t vocab;                 /* ids that can be chosen, the first of V */
+    size_t most;
     struct qkv_candidate *best; /* (most): receives the likeliest continuations, the best first */
     size_t count;               /* how many there are */
     bool broken;                /* a score is not finite */
@@ -417,13 +423,8 @@ struct qkv_continuation {
 /* The likeliest continuations of each source: of equal ones those of the first row, then of the first id. */
 struct qkv_step_candidates {
     struct qkv_continuation *sources;
-    size_t count, V, vocab;              /* vocab: ids that can be chosen, the first of V */
-    size_t most;                         /* continuations of a source */
-    const struct qkv_score_rules *rules; /* of all texts; NULL: none */
-    /* Penalties change scores instead of log-probabilities, and log-probabilities are those of the model. A forced
-     * token has 0. */
-    bool greedy;
-    struct qkv_token_list barred; /* ids that are not chosen */
+    size_t count, V;
+    float *changed; /* (threads, V): scratch of the rules; NULL: no source has any */
 };
 
 /* ---- files ------------------------------------------------------------------------------------------------------ */
