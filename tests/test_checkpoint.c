@@ -7,7 +7,7 @@
 
 /* ---- the tape --------------------------------------------------------------------------------------------------- */
 
-enum { ROWS = 5, WIDTH = 12 };
+enum { ROWS = 70, WIDTH = 12 }; /* rows: what the tape keeps is more than the scratch of a product */
 
 struct stretch {
     struct qkv_tensor *weight, *memory;
