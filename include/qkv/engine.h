@@ -87,9 +87,9 @@ struct qkv_engine_request {
     const char *prompt;
     size_t prompt_size;
     /* Sampling, number of tokens, stop texts, end tokens, the prompt as ids, the rule for long prompts; NULL: the
-     * defaults. Its callbacks must be NULL, and its context 0. Fewer tokens are made where the context ends. Targets
-     * of an encoder-decoder end as those of qkv_search if there are no end tokens here. Of a request for a text, only
-     * the ids count. */
+     * defaults. Its callbacks must be NULL, and its context 0. Fewer tokens are made where the context or
+     * max_length ends. Targets of an encoder-decoder end as those of qkv_search if there are no end tokens here. Of a
+     * request for a text, only the ids count. */
     const struct qkv_generate_options *options;
     size_t answers; /* that continue the prompt, at most 128; answer i has seed sampling.seed + i */
     /* subtracted from the score of each token of the answer so far: once, and once for each time that it occurs */

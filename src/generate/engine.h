@@ -97,7 +97,7 @@ struct qkv_engine_job {
     size_t place;                     /* of its source among those that are encoded; QKV_ENGINE_NO_ROW: it has none */
     bool encoded;                     /* the source is in its place */
     struct qkv_engine_answer *answers;
-    size_t unended;
+    size_t unended, rows; /* answers that have not ended, and those that have a row */
     struct qkv_engine_job *next;
 };
 

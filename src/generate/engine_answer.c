@@ -8,9 +8,7 @@
 
 /* Takes the place of a source away when no answer of its request has a row. */
 static void source_leave(struct qkv_engine *e, struct qkv_engine_job *job) {
-    if (!e->places || job->place == QKV_ENGINE_NO_ROW) return;
-    for (size_t i = 0; i < job->request.answers; i++)
-        if (job->answers[i].row != QKV_ENGINE_NO_ROW) return;
+    if (!e->places || job->place == QKV_ENGINE_NO_ROW || job->rows) return;
     qkv_encoded_drop(e->encoded, job->place);
     e->places[job->place] = NULL;
     job->place = QKV_ENGINE_NO_ROW;
@@ -18,6 +16,7 @@ static void source_leave(struct qkv_engine *e, struct qkv_engine_job *job) {
 
 void qkv_engine_enter(struct qkv_engine *e, struct qkv_engine_answer *a, size_t row) {
     a->row = row;
+    a->job->rows++;
     e->rows[row] = a;
     if (!e->lent) {
         e->decoder->decided[row] = (int32_t)a->job->decided;
@@ -36,6 +35,7 @@ void qkv_engine_leave(struct qkv_engine *e, struct qkv_engine_answer *a) {
     e->rows[a->row] = NULL;
     a->row = QKV_ENGINE_NO_ROW;
     a->known = 0;
+    a->job->rows--;
     source_leave(e, a->job);
     e->state.running--;
     e->state.waiting++;

@@ -345,10 +345,12 @@ void qkv_engine_search_score(struct qkv_engine *e, struct qkv_engine_job *job, c
 void qkv_engine_searches_step(struct qkv_engine *e) {
     const struct qkv_continuation *found = e->continuations;
     const enum qkv_status status = searches_find(e);
+    char why[QKV_ENGINE_MESSAGE];
+    snprintf(why, sizeof why, "%s", status ? qkv_message(e->ctx) : "");
     for (size_t i = 0; i < e->searching_count; i++) {
         struct qkv_engine_job *job = e->searching[i];
-        if (status)
-            search_end(e, job, status);
+        if (status) /* the end of the search before has taken the message */
+            search_end(e, job, qkv_fail(e->ctx, status, "%s", why));
         else
             search_step(e, job, job->search->options.sample ? NULL : found++);
     }

@@ -258,6 +258,7 @@ static enum qkv_status step_fork(struct qkv_engine *e, const struct qkv_engine_a
         if (row == e->row_count) break;
         if (other->ended || other->made || other->row != QKV_ENGINE_NO_ROW) continue;
         qkv_engine_enter(e, other, row);
+        qkv_decoder_shorten(d, row, 0); /* rows that are lent stay as an answer left them */
         qkv_page_list_fork(d->pool, &d->lists[row], &d->lists[from]);
         d->reached[row] = d->reached[from];
         other->cached = d->reached[row];

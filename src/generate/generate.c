@@ -17,6 +17,7 @@ struct generation {
     bool ends;             /* at the end of the context; else its older half is dropped */
     bool given;            /* a token has been made */
     size_t first, stopped; /* the number of the first continuation of an engine; those that have stopped */
+    double middle;         /* when an engine had read the prompt; 0: not yet */
     struct qkv_generate_report report;
 };
 
@@ -52,6 +53,7 @@ static enum qkv_status generation_hear(struct generation *g, const struct qkv_en
 static enum qkv_status generation_step(struct generation *g, struct qkv_engine *e, bool *busy) {
     struct qkv_engine_told *told;
     enum qkv_status status = qkv_engine_step(e, busy);
+    if (!g->middle) g->middle = qkv_clock();
     while (!status && (told = qkv_engine_take(e))) {
         status = generation_hear(g, told);
         qkv_engine_told_drop(e, told);
@@ -71,14 +73,14 @@ static enum qkv_status generation_run(struct generation *g, struct qkv_decoder *
     if (!qkv_multiply(count, decoder->capacity / 2 + 1, &again)) /* all rows drop their older halves */
         return qkv_fail_memory(g->ctx, SIZE_MAX, "the continuations");
     options.sampling.seed += g->first;
+    g->middle = 0;
     enum qkv_status status = qkv_engine_open_rows(decoder, qkv_max(again, decoder->capacity), &e);
     if (!status) status = qkv_engine_submit_prompt(e, &prompt, &id);
-    if (!status) status = generation_step(g, e, &busy);
-    const double middle = qkv_clock();
     while (busy && !status) status = generation_step(g, e, &busy);
     qkv_engine_free(e);
-    g->report.prompt_seconds += middle - start;
-    g->report.seconds += qkv_clock() - middle;
+    if (!g->middle) g->middle = qkv_clock();
+    g->report.prompt_seconds += g->middle - start;
+    g->report.seconds += qkv_clock() - g->middle;
     return status;
 }
 

@@ -15,7 +15,7 @@ enum { WINDOW_BATCHES = 16 };
 /* What was found for a source, best first. */
 struct search_result {
     struct qkv_engine_told *first, *last;
-    size_t count, ended; /* ended: with those that a narrow search does not have */
+    size_t count, ended; /* hypotheses, and events that have ended, also those without a hypothesis */
 };
 struct search {
     struct qkv_model *model;
