@@ -27,6 +27,8 @@ struct qkv_adapter_module {
 };
 /* A name of a weight without ".weight" at its end. (adapter_targets.c) */
 void qkv_adapter_module_name(const char *weight, char name[QKV_FAMILY_NAME]);
+/* Whether a name with dots ends with these parts. */
+bool qkv_adapter_name_ends(const char *name, const char *end);
 /* The module of a weight of a model. (adapter_targets.c) */
 void qkv_adapter_module(const struct qkv_model *model, const struct qkv_weight *weight,
                         struct qkv_adapter_module *module);
