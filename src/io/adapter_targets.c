@@ -69,6 +69,8 @@ bool qkv_adapter_is_parameter(const struct qkv_model *m, const struct qkv_weight
     const struct qkv_weights *w = qkv_model_base(m);
     struct qkv_adapter_module module;
     if (weight->role != QKV_ROLE_ROUTER || weight->bias) return false;
+    qkv_adapter_module(m, weight, &module);
+    if (module.published && module.view.flags & QKV_FAMILY_PARAMETER) return true;
     while (weight < w->list + w->count && weight->expert < 0) weight++;
     if (weight == w->list + w->count) return false;
     qkv_adapter_module(m, weight, &module);
