@@ -8,10 +8,11 @@
 
 enum { N = 9, E = 3, K = 2, C = 6, F = 5, PARTS = 5, OWN = 4, FIRST = 2 + OWN * E };
 
-/* Parts by expert and matrix, some ranks and scales; rows NULL of a matrix without an adapter. Expert 1 has none of up,
- * expert 2 none of down. */
+/* Parts of adapters, of several ranks and scales: rows [first, first + rows) of the up or down matrix of an expert, all
+ * or some of its rows. The second one is of a gated up only (has_part). Expert 1 has none of up, expert 2 none of
+ * down. */
 static const struct {
-    size_t expert, first, rows, rank; /* of up with a gate; without one, as many rows as there are */
+    size_t expert, first, rows, rank;
     bool down;
     float scale;
 } places[PARTS] = {{0, 0, F, 2, false, 1.5F},

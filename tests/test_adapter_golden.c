@@ -3,6 +3,7 @@
 /* labels: numeric */
 #include "test.h"
 
+#include <jansson.h>
 #include <sys/stat.h>
 
 #include "io/adapter_files.h"
@@ -136,6 +137,32 @@ static void a_merged_adapter_gives_the_same_logits(void **state) {
     }
 }
 
+static json_t *settings_of(const char *folder) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/" QKV_ADAPTER_CONFIG_FILE, folder);
+    json_t *root = json_load_file(path, 0, NULL);
+    assert_non_null(root);
+    return root;
+}
+
+/* Writes the settings of an adapter with one more value of a key, which is JSON. */
+static void change_settings(const char *from, const char *to, const char *key, const char *value) {
+    char path[512];
+    json_t *root = settings_of(from), *other = json_loads(value, JSON_DECODE_ANY, NULL);
+    assert_non_null(other);
+    assert_int_equal(json_object_set_new(root, key, other), 0);
+    snprintf(path, sizeof path, "%s/" QKV_ADAPTER_CONFIG_FILE, to);
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    json_decref(root);
+}
+
+static bool has_name(const json_t *list, const char *end) {
+    const json_t *value;
+    size_t i;
+    json_array_foreach(list, i, value) if (qkv_adapter_name_ends(json_string_value(value), end)) return true;
+    return false;
+}
+
 /* What qkv writes is what it read. */
 static void files_are_written_as_they_were_read(void **state) {
     (void)state;
@@ -164,6 +191,12 @@ static void files_are_written_as_they_were_read(void **state) {
         }
         qkv_tensors_close(a);
         qkv_tensors_close(b);
+        snprintf(path, sizeof path, CASES "%s/end", cases[i].name);
+        json_t *theirs = settings_of(path), *ours = settings_of(folder);
+        if (!json_equal(json_object_get(theirs, "fan_in_fan_out"), json_object_get(ours, "fan_in_fan_out")))
+            fail_msg("%s: fan_in_fan_out is not that of PEFT", cases[i].name);
+        json_decref(theirs);
+        json_decref(ours);
         assert_ok(g.ctx, qkv_adapter_remove(g.model));
         assert_ok(g.ctx, qkv_adapter_load(g.model, folder));
         check_logits(&g, i, 1e-5);
@@ -264,7 +297,8 @@ static void bad_experts_are_refused_by_name(void **state) {
         {"mixtral_modules", MODULE "lora_A.weight", "need (2, 16)", 2, 15, 0, QKV_SHAPE},
         {"mixtral_modules", MODULE "lora_B.weight", "need (8, 2)", 7, 2, 0, QKV_SHAPE},
         {"mixtral_modules", MODULE "lora_B.weight", "not finite", 8, 2, NAN, QKV_NUMBER},
-        {"mixtral", TENSOR "lora_A.weight", "no weight for it", 0, 0, 0, QKV_SPEC},
+        {"mixtral", TENSOR "lora_A.weight", "has lora_B of model.layers.1.mlp.experts.base_layer, but not lora_A", 0, 0,
+         0, QKV_FORMAT},
         {"mixtral", TENSOR "lora_A.weight", "has 8 rows in lora_A and 12 columns in lora_B", 8, 16, 0, QKV_SHAPE},
         {"mixtral", TENSOR "lora_B.weight", "not 3 experts of rank 4", 16, 8, 0, QKV_SHAPE},
         {"mixtral", TENSOR "lora_B.weight", "not finite", 16, 12, NAN, QKV_NUMBER},
@@ -292,26 +326,100 @@ static void bad_experts_are_refused_by_name(void **state) {
     }
 }
 
-/* Without both tensors of an expert that the settings name. */
-static void a_missing_expert_is_refused(void **state) {
-    (void)state;
+/* Writes the adapter of a case without the tensors whose names have a text. */
+static void write_without(struct qkv_context *ctx, const char *name_of_case, const char *text, size_t count) {
     struct qkv_tensors *from;
     struct qkv_array list[64];
-    size_t count = 0;
+    size_t kept = 0;
+    char path[512];
+    copy_settings(name_of_case);
+    snprintf(path, sizeof path, CASES "%s/end/" QKV_ADAPTER_WEIGHTS_FILE, name_of_case);
+    assert_ok(ctx, qkv_tensors_open(ctx, path, &from));
+    for (size_t i = 0; i < qkv_tensors_count(from); i++) {
+        assert_true(kept < TEST_COUNT(list));
+        if (!strstr(qkv_tensors_at(from, i)->name, text)) list[kept++] = *qkv_tensors_at(from, i);
+    }
+    assert_int_equal(kept, qkv_tensors_count(from) - count);
+    assert_ok(ctx, qkv_tensors_write(ctx, "adapter_bad/" QKV_ADAPTER_WEIGHTS_FILE, list, kept, NULL, 0));
+    qkv_tensors_close(from);
+}
+
+/* Without both tensors of an expert that the settings name, unless they may make an exception of it: PEFT takes lists
+ * of layers and of modules, one layer, and a pattern of modules. */
+static void a_missing_expert_is_refused(void **state) {
+    (void)state;
     struct golden g;
     golden_begin(&g, MODULES, "end", true);
     assert_ok(g.ctx, qkv_adapter_remove(g.model));
-    copy_settings("mixtral_modules");
-    assert_ok(g.ctx, qkv_tensors_open(g.ctx, CASES "mixtral_modules/end/" QKV_ADAPTER_WEIGHTS_FILE, &from));
-    for (size_t i = 0; i < qkv_tensors_count(from); i++)
-        if (strncmp(qkv_tensors_at(from, i)->name, MODULE, strlen(MODULE)) != 0)
-            list[count++] = *qkv_tensors_at(from, i);
-    assert_int_equal(count, qkv_tensors_count(from) - 2);
-    assert_ok(g.ctx, qkv_tensors_write(g.ctx, "adapter_bad/" QKV_ADAPTER_WEIGHTS_FILE, list, count, NULL, 0));
+    write_without(g.ctx, "mixtral_modules", MODULE, 2);
     assert_int_equal(qkv_adapter_load(g.model, "adapter_bad"), QKV_FORMAT);
     assert_non_null(strstr(qkv_message(g.ctx), "none of model.layers.1.block_sparse_moe.experts.2.w1"));
-    qkv_tensors_close(from);
+    static const struct {
+        const char *key, *value;
+        enum qkv_status status;
+    } exceptions[] = {{"layers_to_transform", "0", QKV_OK},
+                      {"layers_to_transform", "[0]", QKV_OK},
+                      {"layers_to_transform", "[]", QKV_FORMAT},
+                      {"exclude_modules", "\".*layers.1.*experts.2.w1\"", QKV_OK},
+                      {"exclude_modules", "[\"experts.2.w1\"]", QKV_OK},
+                      {"exclude_modules", "null", QKV_FORMAT}};
+    for (size_t i = 0; i < TEST_COUNT(exceptions); i++) {
+        change_settings(CASES "mixtral_modules/end", "adapter_bad", exceptions[i].key, exceptions[i].value);
+        const enum qkv_status status = qkv_adapter_load(g.model, "adapter_bad");
+        if (status != exceptions[i].status) fail_msg("settings %zu: status %d, %s", i, status, qkv_message(g.ctx));
+        if (!status) assert_ok(g.ctx, qkv_adapter_remove(g.model));
+    }
     golden_end(&g);
+}
+
+/* Where experts are one tensor, names of modules are those of others, such as the shared expert. */
+static void modules_are_not_experts_in_one_tensor(void **state) {
+    (void)state;
+    struct golden g;
+    golden_begin(&g, ONE_TENSOR, "end", true);
+    assert_ok(g.ctx, qkv_adapter_remove(g.model));
+    write_without(g.ctx, "mixtral", "mlp.experts.lora_", 4); /* the adapters of down */
+    change_settings(CASES "mixtral/end", "adapter_bad", "target_modules", "[\"q_proj\", \"w2\"]");
+    assert_ok(g.ctx, qkv_adapter_load(g.model, "adapter_bad"));
+    golden_end(&g);
+}
+
+/* PEFT has these routers as parameters: all-linear leaves them out, and patterns name the parameter. */
+static void routers_are_parameters(void **state) {
+    static const char *const models[] = {"gpt_oss_small", "deepseek_v2", "deepseek_v3_plain", "dots1", "glm4_moe"};
+    struct qkv_context *ctx;
+    (void)state;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    for (size_t i = 0; i < TEST_COUNT(models); i++) {
+        const char *last = i ? "gate.weight" : "router.weight";
+        struct qkv_model *model;
+        char path[512], pattern[64];
+        snprintf(path, sizeof path, TEST_SOURCE_DIR "/tests/golden/hf/%s", models[i]);
+        assert_ok(ctx, qkv_model_load(ctx, path, &model));
+        assert_ok(ctx, qkv_adapter_create(model, "rank=2", 1));
+        for (size_t k = 0; k < model->adapter->part_count; k++)
+            assert_true(model->adapter->base.list[model->adapter->adapted[k].weight].role != QKV_ROLE_ROUTER);
+        assert_ok(ctx, qkv_adapter_remove(model));
+        assert_ok(ctx, qkv_adapter_create(model, "rank=2,alpha=2,targets=router,o", 1));
+        const size_t count = qkv_model_parameters(model);
+        assert_ok(ctx, qkv_adapter_save(model, NULL, "adapter_router"));
+        json_t *root = settings_of("adapter_router");
+        assert_true(has_name(json_object_get(root, "target_parameters"), last));
+        assert_int_equal(json_array_size(json_object_get(root, "target_modules")), 1);
+        json_decref(root);
+        assert_ok(ctx, qkv_adapter_remove(model));
+        snprintf(pattern, sizeof pattern, "{\"%s\": 6}", last);
+        change_settings("adapter_router", "adapter_router", "alpha_pattern", pattern);
+        assert_ok(ctx, qkv_adapter_load(model, "adapter_router"));
+        assert_int_equal(qkv_model_parameters(model), count);
+        for (size_t k = 0; k < model->adapter->part_count; k++) {
+            const struct qkv_adapted *adapted = &model->adapter->adapted[k];
+            const bool router = model->adapter->base.list[adapted->weight].role == QKV_ROLE_ROUTER;
+            assert_true(adapted->scale == (router ? 3 : 1));
+        }
+        qkv_model_free(model);
+    }
+    qkv_context_free(ctx);
 }
 
 /* One matrix that holds several weights has one adapter, with one name, or none. */
@@ -373,6 +481,8 @@ int main(void) {
         cmocka_unit_test(bad_magnitudes_are_refused_by_name),
         cmocka_unit_test(bad_experts_are_refused_by_name),
         cmocka_unit_test(a_missing_expert_is_refused),
+        cmocka_unit_test(modules_are_not_experts_in_one_tensor),
+        cmocka_unit_test(routers_are_parameters),
         cmocka_unit_test(a_matrix_of_several_weights_has_one_adapter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

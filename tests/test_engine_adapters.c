@@ -6,15 +6,17 @@
 
 #include "generate/engine.h"
 
-enum { ADAPTERS = 3, REQUESTS = 20, ANSWERS = 3, LENGTH = 200, TEXT = 1 << 13 };
+enum { ADAPTERS = 4, REQUESTS = 20, ANSWERS = 3, LENGTH = 200, TEXT = 1 << 13 };
 
 /* Adapters of other matrices, ranks and scales, some with magnitudes. */
 static const char *const settings[][ADAPTERS] = {
-    {"rank=4", "rank=7,alpha=3,dora=true,targets=q,v", "rank=1,targets=o,down"},
+    {"rank=4", "rank=7,alpha=3,dora=true,targets=q,v", "rank=1,targets=o,down", "rank=3,targets=k,up"},
     {"rank=4,targets=q_a,q_b,o,router,experts.gate,experts.up,experts.down,shared.gate,shared.up,shared.down",
-     "rank=7,dora=true,targets=q_b,shared.up", "rank=2,targets=o,experts.1.up,experts.down"},
-    {"rank=4,dora=true,targets=q,v,o", "rank=7,alpha=3,dora=true,targets=q,v", "rank=1,dora=true,targets=o,down"}};
-static const char *const names[ADAPTERS + 1] = {NULL, "first", "second", "third one"};
+     "rank=7,dora=true,targets=q_b,shared.up", "rank=2,targets=o,experts.1.up,experts.down",
+     "rank=1,dora=true,targets=o"},
+    {"rank=4,dora=true,targets=q,v,o", "rank=7,alpha=3,dora=true,targets=q,v", "rank=1,dora=true,targets=o,down",
+     "rank=3,targets=k,up"}};
+static const char *const names[ADAPTERS + 1] = {NULL, "first", "second", "third one", "4"};
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
 
@@ -408,7 +410,7 @@ static void what_cannot_be_is_refused(void **state) {
     for (size_t i = 0; i < TEST_COUNT(bad); i++)
         assert_fails(ctx, qkv_adapter_add(m, bad[i], path), QKV_ARGUMENT, "cannot have the name");
     assert_fails(ctx, qkv_adapter_add(m, "other", adapter_folder(99, 1, folder)), QKV_FILE, "adapter_config.json");
-    assert_fails(ctx, qkv_adapter_use(m, "fifth"), QKV_ARGUMENT, "the model has first, second, third one");
+    assert_fails(ctx, qkv_adapter_use(m, "fifth"), QKV_ARGUMENT, "the model has first, second, third one, 4");
     assert_fails(ctx, qkv_model_save(m, test_folder()), QKV_ARGUMENT, "has adapters with names");
     struct qkv_pass *pass;
     assert_fails(ctx, qkv_pass_create(m, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = 4, .train = true), &pass),
@@ -417,7 +419,7 @@ static void what_cannot_be_is_refused(void **state) {
     struct qkv_engine_request r = qkv_engine_request_defaults();
     r.prompt = "a", r.prompt_size = 1;
     r.adapter = "fifth";
-    assert_fails(ctx, qkv_engine_submit(e, &r, &id), QKV_ARGUMENT, "the model has first, second, third one");
+    assert_fails(ctx, qkv_engine_submit(e, &r, &id), QKV_ARGUMENT, "the model has first, second, third one, 4");
     assert_fails(ctx, qkv_adapter_add(m, "other", path), QKV_ARGUMENT, "the model is in use");
     qkv_engine_free(e);
     qkv_model_free(m);

@@ -300,6 +300,35 @@ static void gradients_over_quantised_weights_are_slopes(void **state) {
     }
 }
 
+/* ---- many experts ------------------------------------------------------------------------------------------------ */
+
+#define MANY                                                                                                           \
+    "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 16, \"d_model\": 8, \"context\": 8, \"decoder\": {\"layers\": "  \
+    "3, "                                                                                                              \
+    "\"attention\": {\"heads\": 2, \"position\": {\"kind\": \"rope\"}}, \"ffn\": {\"kind\": \"swiglu\", \"d_ff\": 2, " \
+    "\"experts\": {\"count\": 4096, \"top_k\": 2}}}}"
+
+/* The records of a pass have the operands of all experts. */
+static void a_pass_has_records_of_many_experts(void **state) {
+    (void)state;
+    struct qkv_context *ctx;
+    OWNED_SPEC struct qkv_spec spec = {0};
+    struct qkv_model *model;
+    struct qkv_pass *pass;
+    const int32_t ids[4] = {1, 2, 3, 4};
+    const struct qkv_batch batch = {.B = 1, .T = 4, .ids = ids, .targets = ids};
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "many", MANY, strlen(MANY), NULL, 0));
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
+    assert_ok(ctx, qkv_adapter_create(model, "rank=1,targets=experts.gate,experts.up,experts.down", 1));
+    assert_ok(ctx, qkv_pass_create(model, &QKV_OPTIONS(qkv_pass_options, .B = 1, .T = 4, .train = true), &pass));
+    assert_ok(ctx, qkv_pass_forward(pass, &batch));
+    assert_ok(ctx, qkv_pass_backward(pass));
+    qkv_pass_free(pass);
+    qkv_model_free(model);
+    qkv_context_free(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_has_the_same_bits_with_any_threads_and_parts_and_when_it_is_cut),
@@ -307,6 +336,7 @@ int main(void) {
         cmocka_unit_test(options_that_contradict_an_adapter_are_refused),
         cmocka_unit_test(targets_that_nothing_matches_are_refused),
         cmocka_unit_test(gradients_over_quantised_weights_are_slopes),
+        cmocka_unit_test(a_pass_has_records_of_many_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,15 +137,16 @@ enum qkv_family_order {
     QKV_FAMILY_PAIRS      /* in each head, rows that are rotated together are neighbours */
 };
 enum {
-    QKV_FAMILY_TRANSPOSED = 1, /* (in, out) */
-    QKV_FAMILY_LEADING = 2,    /* with a first dimension of 1 */
-    QKV_FAMILY_PATCHES = 4,    /* (out, channels, patch, patch) */
-    QKV_FAMILY_FLAT = 8,       /* a matrix of one row, as a vector */
-    QKV_FAMILY_STACKED = 16,   /* all experts in one tensor, with a first dimension of experts */
-    QKV_FAMILY_BUFFER = 32,    /* not a parameter in the family: it is frozen */
-    QKV_FAMILY_PLUS_ONE = 64,  /* 1 + the numbers */
-    QKV_FAMILY_BY_HEAD = 128,  /* with a first dimension of heads; QKV_FAMILY_TRANSPOSED: each head is (in, out) */
-    QKV_FAMILY_EXCHANGED = 256 /* adapters of PEFT have a and b of it exchanged */
+    QKV_FAMILY_TRANSPOSED = 1,  /* (in, out) */
+    QKV_FAMILY_LEADING = 2,     /* with a first dimension of 1 */
+    QKV_FAMILY_PATCHES = 4,     /* (out, channels, patch, patch) */
+    QKV_FAMILY_FLAT = 8,        /* a matrix of one row, as a vector */
+    QKV_FAMILY_STACKED = 16,    /* all experts in one tensor, with a first dimension of experts */
+    QKV_FAMILY_BUFFER = 32,     /* not a parameter in the family: it is frozen */
+    QKV_FAMILY_PLUS_ONE = 64,   /* 1 + the numbers */
+    QKV_FAMILY_BY_HEAD = 128,   /* with a first dimension of heads; QKV_FAMILY_TRANSPOSED: each head is (in, out) */
+    QKV_FAMILY_EXCHANGED = 256, /* adapters of PEFT have a and b of it exchanged */
+    QKV_FAMILY_PARAMETER = 512  /* a parameter of its module, which is no linear layer: PEFT adapts it as one */
 };
 struct qkv_family_tensor {
     /* "attn.q": of all layers, with its bias; several weights with commas. "encoder:attn.q": of that stack only.

@@ -253,6 +253,7 @@ const struct qkv_family_tensor qkv_family_deepseek_tensors[] = {
     {"attn.kv_a,attn.k_rope", "model.layers.{N}.self_attn.kv_a_proj_with_mqa", 0, 0, NULL},
     {"attn.kv_a_norm", "model.layers.{N}.self_attn.kv_a_layernorm", 0, 0, NULL},
     {"attn.k_b,attn.v_b", "model.layers.{N}.self_attn.kv_b_proj", QKV_FAMILY_HEADS, 0, NULL},
+    {"ffn.router", "model.layers.{N}.mlp.gate", 0, QKV_FAMILY_PARAMETER, NULL},
     {"ffn.correction", "=model.layers.{N}.mlp.gate.e_score_correction_bias", 0, QKV_FAMILY_FLAT | QKV_FAMILY_BUFFER,
      NULL},
     QKV_FAMILY_SHARED_EXPERTS,

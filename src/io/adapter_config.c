@@ -115,11 +115,20 @@ static bool config_name(const char *pattern, char name[QKV_FAMILY_NAME]) {
     return !*pattern && strspn(name, plain) == n;
 }
 
+bool qkv_adapter_config_lists(const struct qkv_adapter_reading *r, const char *key, const char *name) {
+    const json_t *list = json_object_get(r->root, key), *value;
+    size_t i;
+    json_array_foreach(list, i, value) {
+        const char *end = json_string_value(value);
+        if (end && *end && qkv_adapter_name_ends(name, end)) return true;
+    }
+    return false;
+}
+
 /* The value of the first pattern that names a module, or its last parts; *status: QKV_FORMAT for another one. */
 static const json_t *config_pattern(const struct qkv_adapter_reading *r, const char *key, const char *module,
                                     enum qkv_status *status) {
     const json_t *patterns = json_object_get(r->root, key);
-    const size_t n = strlen(module);
     const char *pattern;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)patterns, pattern, value) {
@@ -130,8 +139,7 @@ static const json_t *config_pattern(const struct qkv_adapter_reading *r, const c
                                r->path, key, pattern);
             return NULL;
         }
-        const size_t m = strlen(name);
-        if (n >= m && !strcmp(module + n - m, name) && (n == m || module[n - m - 1] == '.')) return value;
+        if (qkv_adapter_name_ends(module, name)) return value;
     }
     return NULL;
 }

@@ -27,6 +27,8 @@ struct qkv_adapter_module {
 };
 /* A name of a weight without ".weight" at its end. (adapter_targets.c) */
 void qkv_adapter_module_name(const char *weight, char name[QKV_FAMILY_NAME]);
+/* Whether a name with dots ends with these parts. */
+bool qkv_adapter_name_ends(const char *name, const char *end);
 /* The module of a weight of a model. (adapter_targets.c) */
 void qkv_adapter_module(const struct qkv_model *model, const struct qkv_weight *weight,
                         struct qkv_adapter_module *module);
@@ -36,7 +38,8 @@ void qkv_adapter_module_in(const struct qkv_family_config *names, const struct q
 /* The module of a weight, how many of `count` weights from it on are in the same one, and the rows of these. */
 size_t qkv_adapter_module_weights(const struct qkv_model *model, const struct qkv_weight *first, size_t count,
                                   struct qkv_adapter_module *module, size_t *rows);
-/* Whether a weight is the router of experts that are one tensor in the family, where it is no module of PEFT either. */
+/* Whether a weight is a router that is no layer in the family but a parameter, which PEFT adapts as one: that of
+ * experts that are one tensor, and those of some other families. */
 bool qkv_adapter_is_parameter(const struct qkv_model *model, const struct qkv_weight *weight);
 /* Whether two weights have one adapter in files: a module of the model's family has both, in one operand. */
 bool qkv_adapter_joins(const struct qkv_model *model, const struct qkv_weight *first, const struct qkv_weight *other);

@@ -83,6 +83,15 @@ static bool tensor_join(struct qkv_adapter_reading *r, size_t weight, const stru
     return true;
 }
 
+/* Patterns of a router that PEFT has as a parameter name the parameter, not its module. */
+static enum qkv_status tensor_config_size(const struct qkv_adapter_reading *r, const char *module, size_t *rank,
+                                          double *scale) {
+    char parameter[QKV_FAMILY_NAME + 16];
+    snprintf(parameter, sizeof parameter, "%s.weight", module);
+    const bool is = qkv_adapter_config_lists(r, "target_parameters", parameter);
+    return qkv_adapter_config_size(r, is ? parameter : module, rank, scale);
+}
+
 /* One adapted weight. */
 static enum qkv_status tensor_take(struct qkv_adapter_reading *r, size_t weight, const char *module, size_t rows,
                                    const struct qkv_array *a, const struct qkv_array *b) {
@@ -104,7 +113,7 @@ static enum qkv_status tensor_take(struct qkv_adapter_reading *r, size_t weight,
                         QKV_ADAPTER_MAGNITUDES, module);
     if (tensor_join(r, weight, a, b)) return QKV_OK;
     enum qkv_status status =
-        r->keys ? qkv_adapter_gguf_size(r, a, &rank, &scale) : qkv_adapter_config_size(r, module, &rank, &scale);
+        r->keys ? qkv_adapter_gguf_size(r, a, &rank, &scale) : tensor_config_size(r, module, &rank, &scale);
     if (status) return status;
     status = tensor_shape(r, a, rank, w->columns);
     if (!status) status = tensor_shape(r, b, rows, rank);
@@ -124,12 +133,13 @@ static enum qkv_status tensor_take_stacked(struct qkv_adapter_reading *r, size_t
     struct qkv_adapter_stacked found;
     size_t rank;
     double scale;
-    if (!qkv_adapter_stacked_find(r, &list[weight], module, &found)) return QKV_OK;
+    enum qkv_status status = qkv_adapter_stacked_find(r, &list[weight], module, &found);
+    if (status || !found.a) return status;
     if (last && r->b[r->count - 1] == found.b && list[last->weight].part_of == list[weight].part_of) {
         last->count++; /* gate and up have one adapter */
         return QKV_OK;
     }
-    enum qkv_status status = qkv_adapter_config_size(r, found.name, &rank, &scale);
+    status = qkv_adapter_config_size(r, found.name, &rank, &scale);
     if (!status) status = qkv_adapter_stacked_check(r, &found, rank);
     r->adapted[r->count] = (struct qkv_adapted){weight, 1, rank, (float)scale};
     r->a[r->count] = found.a;
@@ -182,33 +192,26 @@ static enum qkv_status tensors_left(const struct qkv_adapter_reading *r) {
     return qkv_fail(r->ctx, QKV_FORMAT, "%s has no tensors; restore the file", r->weights);
 }
 
-/* Whether the settings list a module as a target, of all layers and without exceptions. */
-static bool tensor_is_listed(const struct qkv_adapter_reading *r, const char *module) {
-    const json_t *targets = json_object_get(r->root, "target_modules"), *target;
-    const size_t n = strlen(module);
-    size_t i;
-    if (json_array_size(json_object_get(r->root, "exclude_modules"))) return false;
-    if (json_array_size(json_object_get(r->root, "layers_to_transform"))) return false;
-    json_array_foreach(targets, i, target) {
-        const char *end = json_string_value(target);
-        const size_t m = end ? strlen(end) : 0;
-        if (m && n >= m && !strcmp(module + n - m, end) && (n == m || module[n - m - 1] == '.')) return true;
-    }
-    return false;
+/* Whether a key has no value, or an empty list. */
+static bool tensor_key_is_empty(const struct qkv_adapter_reading *r, const char *key) {
+    const json_t *value = json_object_get(r->root, key);
+    return !value || json_is_null(value) || (json_is_array(value) && !json_array_size(value));
 }
 
-/* If some experts have adapters, all that are targets have. */
+/* If some experts have adapters as modules, all that are targets have. Settings with exceptions say nothing of that:
+ * numbers of layers, and modules that are no targets, by name or as one pattern. */
 static enum qkv_status tensors_check_experts(const struct qkv_adapter_reading *r) {
     const struct qkv_weights *w = &r->model->weights;
     bool some = false;
-    for (size_t k = 0; k < r->count && !some; k++) some = w->list[r->adapted[k].weight].expert >= 0;
+    if (!tensor_key_is_empty(r, "layers_to_transform") || !tensor_key_is_empty(r, "exclude_modules")) return QKV_OK;
+    for (size_t k = 0; k < r->count && !some; k++) some = w->list[r->adapted[k].weight].expert >= 0 && !r->experts[k];
     for (size_t i = 0, k = 0; i < w->count && some; i++) {
         const struct qkv_weight *weight = &w->list[i];
         struct qkv_adapter_module module;
         while (k < r->count && r->adapted[k].weight + r->adapted[k].count <= i) k++;
         if (weight->expert < 0 || weight->bias || (k < r->count && r->adapted[k].weight <= i)) continue;
         qkv_adapter_module_in(r->names, r->model, weight, &module);
-        if (tensor_is_listed(r, module.name))
+        if (qkv_adapter_config_lists(r, "target_modules", module.name))
             return qkv_fail(r->ctx, QKV_FORMAT,
                             "%s has adapters of experts, and none of %s, which target_modules names; restore the file",
                             r->weights, module.name);

@@ -30,6 +30,8 @@ struct qkv_adapter_reading {
 
 /* Reads the settings of a folder. Fails with QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_MEMORY. (adapter_config.c) */
 enum qkv_status qkv_adapter_config_read(struct qkv_adapter_reading *r);
+/* Whether a list of the settings ("target_modules") has a name, or its last parts. */
+bool qkv_adapter_config_lists(const struct qkv_adapter_reading *r, const char *key, const char *name);
 /* The rank and the scale of a module of a folder. Fails with QKV_FORMAT. */
 enum qkv_status qkv_adapter_config_size(const struct qkv_adapter_reading *r, const char *module, size_t *rank,
                                         double *scale);

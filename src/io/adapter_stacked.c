@@ -76,24 +76,29 @@ static const struct qkv_array *stacked_tensor(const struct qkv_adapter_reading *
     return qkv_tensors_find(r->file, name);
 }
 
-bool qkv_adapter_stacked_find(const struct qkv_adapter_reading *r, const struct qkv_weight *weight,
-                              const struct qkv_adapter_module *module, struct qkv_adapter_stacked *found) {
+enum qkv_status qkv_adapter_stacked_find(const struct qkv_adapter_reading *r, const struct qkv_weight *weight,
+                                         const struct qkv_adapter_module *module, struct qkv_adapter_stacked *found) {
     static const char *const levels[] = {".base_layer", ""};
     char name[QKV_FAMILY_NAME];
     const char *parameter;
+    *found = (struct qkv_adapter_stacked){0};
     if (r->keys || weight->expert < 0 || !module->published ||
         !qkv_adapter_stacked_module(weight, module, name, &parameter))
-        return false;
+        return QKV_OK;
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         const struct qkv_array *a = stacked_tensor(r, name, levels[i], QKV_ADAPTER_A),
                                *b = stacked_tensor(r, name, levels[i], QKV_ADAPTER_B);
-        if (!a || !b || a->rank != 2 || b->rank != 2) continue;
+        if (!a && !b) continue;
+        if (!a || !b)
+            return qkv_fail(r->ctx, QKV_FORMAT, "%s has lora_%s of %s%s, but not lora_%s; restore the file", r->weights,
+                            a ? "A" : "B", name, levels[i], a ? "B" : "A");
+        if (a->rank != 2 || b->rank != 2) continue;
         if (a->shape[1] != weight->columns || b->shape[0] != weight->part_of->rows) continue;
         *found = (struct qkv_adapter_stacked){.a = a, .b = b, .experts = stacked_experts(r->model, weight)};
         snprintf(found->name, sizeof found->name, "%s.%.60s", name, parameter);
-        return true;
+        return QKV_OK;
     }
-    return false;
+    return QKV_OK;
 }
 
 enum qkv_status qkv_adapter_stacked_check(const struct qkv_adapter_reading *r, const struct qkv_adapter_stacked *found,
@@ -120,10 +125,8 @@ static enum qkv_status stacked_finite(const struct qkv_adapter_reading *r, const
 }
 
 /* The row of b that row k of a weight has. */
-static size_t stacked_row(const struct qkv_adapter_reading *r, const struct qkv_weight *weight, size_t k) {
-    struct qkv_adapter_module module;
-    qkv_adapter_module_in(r->names, r->model, weight, &module);
-    return module.view.flags & QKV_FAMILY_STACKED ? qkv_family_row(&module.view, k) : weight->first_row + k;
+static size_t stacked_row(const struct qkv_adapter_module *module, const struct qkv_weight *weight, size_t k) {
+    return module->view.flags & QKV_FAMILY_STACKED ? qkv_family_row(&module->view, k) : weight->first_row + k;
 }
 
 /* The numbers of part i; b: those of the whole tensor. */
@@ -134,11 +137,14 @@ static enum qkv_status stacked_part(const struct qkv_adapter_reading *r, size_t 
     float *to = part->b.data;
     enum qkv_status status = qkv_tensors_part(r->file, r->a[i], expert * count, count, part->a.data);
     if (!status) status = stacked_finite(r, r->a[i], part->a.data, count);
-    for (size_t w = 0; w < r->adapted[i].count && !status; w++, weight++)
+    for (size_t w = 0; w < r->adapted[i].count && !status; w++, weight++) {
+        struct qkv_adapter_module module;
+        qkv_adapter_module_in(r->names, r->model, weight, &module);
         for (size_t k = 0; k < weight->rows; k++) {
-            const float *row = b + stacked_row(r, weight, k) * rank * r->experts[i];
+            const float *row = b + stacked_row(&module, weight, k) * rank * r->experts[i];
             for (size_t c = 0; c < rank; c++) *to++ = row[c * r->experts[i] + expert];
         }
+    }
     return status;
 }
 

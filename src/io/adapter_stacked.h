@@ -21,9 +21,10 @@ struct qkv_adapter_stacked {
 
 /* The name of a module in the family's present code, where it has another one. */
 bool qkv_adapter_newer_name(const char *name, char out[QKV_FAMILY_NAME]);
-/* Finds the adapter of the tensor that has the matrix of an expert. module: of the weight. */
-bool qkv_adapter_stacked_find(const struct qkv_adapter_reading *reading, const struct qkv_weight *weight,
-                              const struct qkv_adapter_module *module, struct qkv_adapter_stacked *found);
+/* Finds the adapter of the tensor that has the matrix of an expert; found->a NULL: the file has none. module: of the
+ * weight. Fails with QKV_FORMAT if the file has only one of a and b. */
+enum qkv_status qkv_adapter_stacked_find(const struct qkv_adapter_reading *reading, const struct qkv_weight *weight,
+                                         const struct qkv_adapter_module *module, struct qkv_adapter_stacked *found);
 /* Fails with QKV_SHAPE if its tensors do not have this rank. */
 enum qkv_status qkv_adapter_stacked_check(const struct qkv_adapter_reading *reading,
                                           const struct qkv_adapter_stacked *found, size_t rank);

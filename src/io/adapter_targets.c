@@ -12,8 +12,7 @@ static const char *const usual_names[][2] = {{"q_proj", "q"},      {"k_proj", "k
                                              {"o_proj", "o"},      {"gate_proj", "gate"}, {"up_proj", "up"},
                                              {"down_proj", "down"}};
 
-/* Whether a name with dots ends with these parts. */
-static bool target_ends(const char *name, const char *end) {
+bool qkv_adapter_name_ends(const char *name, const char *end) {
     const size_t n = strlen(name), m = strlen(end);
     return n >= m && !strcmp(name + n - m, end) && (n == m || name[n - m - 1] == '.');
 }
@@ -49,12 +48,12 @@ void qkv_adapter_module(const struct qkv_model *m, const struct qkv_weight *weig
 static bool target_ends_own(const struct qkv_weight *weight, const char *end) {
     char own[QKV_FAMILY_NAME];
     target_own_name(weight, own);
-    if (target_ends(own, end)) return true;
+    if (qkv_adapter_name_ends(own, end)) return true;
     char *last = weight->expert >= 0 ? strrchr(own, '.') : NULL, *number = last;
     while (number && number > own && number[-1] != '.') number--;
     if (!last || number == own) return false;
     memmove(number, last + 1, strlen(last));
-    return target_ends(own, end);
+    return qkv_adapter_name_ends(own, end);
 }
 
 /* Whether a target is a name of ours or a usual one of a weight. */
@@ -70,6 +69,8 @@ bool qkv_adapter_is_parameter(const struct qkv_model *m, const struct qkv_weight
     const struct qkv_weights *w = qkv_model_base(m);
     struct qkv_adapter_module module;
     if (weight->role != QKV_ROLE_ROUTER || weight->bias) return false;
+    qkv_adapter_module(m, weight, &module);
+    if (module.published && module.view.flags & QKV_FAMILY_PARAMETER) return true;
     while (weight < w->list + w->count && weight->expert < 0) weight++;
     if (weight == w->list + w->count) return false;
     qkv_adapter_module(m, weight, &module);
@@ -86,7 +87,7 @@ static bool target_means(const struct qkv_model *m, const struct qkv_weight *wei
     qkv_adapter_module(m, weight, &module);
     if (all)
         return !(module.published && module.view.flags & QKV_FAMILY_STACKED) && !qkv_adapter_is_parameter(m, weight);
-    return module.published && target_ends(module.name, target);
+    return module.published && qkv_adapter_name_ends(module.name, target);
 }
 
 bool qkv_adapter_joins(const struct qkv_model *m, const struct qkv_weight *first, const struct qkv_weight *other) {

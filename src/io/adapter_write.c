@@ -163,13 +163,13 @@ static json_t *write_targets(const struct qkv_model *m) {
     return list;
 }
 
-/* Matrices that the family stores as (in, out) are layers of another class there. */
+/* Matrices that the family stores as (in, out) are layers of another class there; tensors of experts are no layers. */
 static bool write_transposed(const struct qkv_model *m) {
     const struct qkv_model_adapter *a = m->adapter;
     struct qkv_adapter_module module;
     for (size_t i = 0; i < a->part_count; i++) {
         qkv_adapter_module(m, &a->base.list[a->adapted[i].weight], &module);
-        if (module.published && module.view.flags & QKV_FAMILY_TRANSPOSED) return true;
+        if (module.published && !target_is_stacked(&module) && module.view.flags & QKV_FAMILY_TRANSPOSED) return true;
     }
     return false;
 }

@@ -10,9 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What an expert has in a graph: the pointers to its operands, which are a and b of gate, up and down, two matrices and
+ * their biases, and two numbers of the router. */
+enum { GRAPH_EXPERT = 10 * sizeof(void *) + 2 * sizeof(int32_t) };
+
 size_t qkv_graph_bytes(const struct qkv_spec *spec) {
-    size_t layers = (size_t)spec->encoder.layers + (size_t)spec->decoder.layers;
-    return (layers + 4) * ((size_t)64 << 10);
+    const struct qkv_stack_spec *const stacks[] = {&spec->encoder, &spec->decoder};
+    size_t layers = 0, experts = 0;
+    for (size_t i = 0; i < 2; i++) {
+        layers += (size_t)stacks[i]->layers;
+        for (size_t k = 0; k < (size_t)stacks[i]->layers; k++)
+            experts += (size_t)qkv_stack_layer(stacks[i], k)->ffn.experts.count;
+    }
+    return (layers + 4) * ((size_t)64 << 10) + experts * GRAPH_EXPERT;
 }
 
 /* ---- running stacks ---------------------------------------------------------------------------------------------- */
