@@ -10,7 +10,7 @@ enum { B = 2, T = 6, VOCAB = 40 };
 
 static const char *const settings[] = {"rank=3,targets=q,down", "rank=3,dora=true,targets=q,down",
                                        "rank=3,targets=q,experts.up,experts.down"};
-enum { EXPERTS = 2 }; /* these are of a base with experts */
+enum { EXPERTS = 2 }; /* of a base with experts, of which rounding chooses no others: each token has them all */
 
 /* A path in the test's folder, until the next call. */
 static const char *path_of(const char *name) {
@@ -22,7 +22,7 @@ static const char *path_of(const char *name) {
 static struct qkv_model *stored_model(struct qkv_context *ctx, const char *type, size_t kind) {
     struct qkv_spec spec = fixture_spec(
         ctx, (const char *const[]){"vocab=40", "d_model=256", "decoder.ffn.d_ff=256", "decoder.layers=1",
-                                   kind == EXPERTS ? "decoder.ffn.experts={\"count\": 2, \"top_k\": 1}" : NULL, NULL});
+                                   kind == EXPERTS ? "decoder.ffn.experts={\"count\": 2, \"top_k\": 2}" : NULL, NULL});
     const struct qkv_gguf_options to = {.size = sizeof to, .format = type, .pure = true, .family = "qkv"};
     struct qkv_model *model;
     assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
