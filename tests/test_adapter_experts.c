@@ -3,6 +3,7 @@
 /* labels: quick numeric */
 #include "op_fixture.h"
 
+#include "op/experts.h"
 #include "op/linear.h"
 #include "op/weights.h"
 
@@ -217,12 +218,56 @@ static void rows_choose_an_adapter(void **state) {
     }
 }
 
+enum { MASKED = 200 };
+
+/* What the adapter of an expert adds to zeros, if a and b are 1 and all numbers of x are 1: the mask, 0 or 2. */
+static void masks_of(struct fixture *f, const struct qkv_expert_adapters *adapters, const struct qkv_tensor *weight,
+                     size_t expert, float y[MASKED]) {
+    float ones[MASKED], low[MASKED];
+    int32_t row[MASKED];
+    for (int32_t i = 0; i < MASKED; i++) ones[i] = 1, row[i] = i;
+    memset(y, 0, MASKED * sizeof *y);
+    const struct qkv_expert_rows rows = {
+        .expert = expert, .N = MASKED, .row = row, .x = {.data = ones, .rows = MASKED, .columns = 1}};
+    assert_ok(f->ctx, qkv_expert_adapter_forward(&f->tape, adapters, &rows, weight, y, low));
+}
+
+/* A row that goes to two experts has another mask in each. */
+static void experts_have_masks_of_their_own(void **state) {
+    (void)state;
+    struct fixture f;
+    float one = 1, first[MASKED], again[MASKED], other[MASKED];
+    struct qkv_adapter_part part = {
+        .a = {.data = &one, .rows = 1, .columns = 1}, .b = {.data = &one, .rows = 1, .columns = 1}, .scale = 1};
+    const struct qkv_adapter adapter = {.parts = &part, .count = 1, .dropout = 0.5F};
+    const struct qkv_linear linear = {.weight = {.data = &one, .rows = 1, .columns = 1, .operand.adapter = &adapter}};
+    struct qkv_expert_adapters adapters;
+    size_t apart = 0, kept = 0;
+    start(&f, 1440);
+    qkv_tape_start(&f.tape, f.ctx, &f.arena, &f.graph_arena, true);
+    qkv_tape_train(&f.tape, 9);
+    qkv_expert_adapters_start(&f.tape, &linear, 1, &adapters);
+    masks_of(&f, &adapters, &linear.weight, 0, first);
+    masks_of(&f, &adapters, &linear.weight, 0, again);
+    masks_of(&f, &adapters, &linear.weight, 1, other);
+    assert_memory_equal(first, again, sizeof first);
+    for (size_t i = 0; i < MASKED; i++) {
+        assert_true((first[i] == 0 || first[i] == 2) && (other[i] == 0 || other[i] == 2));
+        apart += first[i] != other[i];
+        kept += first[i] != 0;
+    }
+    assert_in_range(apart, MASKED / 4, MASKED - MASKED / 4); /* 100, six times 7 apart */
+    assert_in_range(kept, MASKED / 4, MASKED - MASKED / 4);
+    finish(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_of_adapters_of_experts_are_slopes),
         cmocka_unit_test(a_frozen_base_changes_no_gradient_of_adapters),
         cmocka_unit_test(the_result_is_that_of_merged_weights),
         cmocka_unit_test(rows_choose_an_adapter),
+        cmocka_unit_test(experts_have_masks_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

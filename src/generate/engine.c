@@ -184,6 +184,15 @@ static struct qkv_engine *engine_allocate(struct qkv_model *model, const char *d
     return e;
 }
 
+/* Gives an engine that is made, or frees one that could not be. */
+static enum qkv_status engine_give(struct qkv_engine *e, enum qkv_status status, struct qkv_engine **out) {
+    if (status)
+        qkv_engine_free(e);
+    else
+        *out = e;
+    return status;
+}
+
 enum qkv_status qkv_engine_create(struct qkv_model *model, const struct qkv_engine_options *options,
                                   struct qkv_engine **out) {
     QKV_CALL_OUT(model ? model->ctx : NULL, out);
@@ -193,12 +202,7 @@ enum qkv_status qkv_engine_create(struct qkv_model *model, const struct qkv_engi
     if (status) return status;
     struct qkv_engine *e = engine_allocate(model, "answering");
     if (!e) return QKV_MEMORY;
-    status = engine_make(e, &all);
-    if (status)
-        qkv_engine_free(e);
-    else
-        *out = e;
-    return status;
+    return engine_give(e, engine_make(e, &all), out);
 }
 
 enum qkv_status qkv_engine_open_reader(struct qkv_model *model, const struct qkv_text_room *room,
@@ -218,12 +222,7 @@ enum qkv_status qkv_engine_open_reader(struct qkv_model *model, const struct qkv
     e->reads_only = true;
     e->room = *room;
     e->most = e->step = room->tokens;
-    status = qkv_engine_texts_create(e);
-    if (status)
-        qkv_engine_free(e);
-    else
-        *out = e;
-    return status;
+    return engine_give(e, qkv_engine_texts_create(e), out);
 }
 
 /* All rows can be full at once, and no step has more than one token of each. */
@@ -255,24 +254,14 @@ enum qkv_status qkv_engine_open_rows(struct qkv_decoder *decoder, size_t step, s
     e->row_count = e->most = e->scored_most = decoder->most;
     e->context = decoder->capacity;
     e->step = step;
-    const enum qkv_status status = engine_arrays(e);
-    if (status)
-        qkv_engine_free(e);
-    else
-        *out = e;
-    return status;
+    return engine_give(e, engine_arrays(e), out);
 }
 
 enum qkv_status qkv_engine_open_searcher(struct qkv_model *model, const struct qkv_search_shape *shape,
                                          struct qkv_engine **out) {
     *out = NULL;
     struct qkv_engine *e = engine_allocate(model, "a pass");
-    const enum qkv_status status = e ? engine_make_searcher(e, shape) : QKV_MEMORY;
-    if (status)
-        qkv_engine_free(e);
-    else
-        *out = e;
-    return status;
+    return e ? engine_give(e, engine_make_searcher(e, shape), out) : QKV_MEMORY;
 }
 
 void qkv_engine_free(struct qkv_engine *e) {
