@@ -53,7 +53,7 @@ static enum qkv_status generation_hear(struct generation *g, const struct qkv_en
 static enum qkv_status generation_step(struct generation *g, struct qkv_engine *e, bool *busy) {
     struct qkv_engine_told *told;
     enum qkv_status status = qkv_engine_step(e, busy);
-    if (!g->middle) g->middle = qkv_clock();
+    if (g->middle == 0) g->middle = qkv_clock();
     while (!status && (told = qkv_engine_take(e))) {
         status = generation_hear(g, told);
         qkv_engine_told_drop(e, told);
@@ -78,7 +78,7 @@ static enum qkv_status generation_run(struct generation *g, struct qkv_decoder *
     if (!status) status = qkv_engine_submit_prompt(e, &prompt, &id);
     while (busy && !status) status = generation_step(g, e, &busy);
     qkv_engine_free(e);
-    if (!g->middle) g->middle = qkv_clock();
+    if (g->middle == 0) g->middle = qkv_clock();
     g->report.prompt_seconds += g->middle - start;
     g->report.seconds += qkv_clock() - g->middle;
     return status;

@@ -170,6 +170,21 @@ static enum qkv_status forward_call(struct qkv_context *ctx, struct qkv_arena *s
     return status;
 }
 
+/* Runs or plans a call. Keys in pages grow in number, and a plan holds for fewer of them: rows are cut smaller where
+ * there are fewer pieces of keys, so the most keys of each number of pieces are planned. */
+static enum qkv_status forward_any_keys(struct qkv_context *ctx, struct qkv_arena *scratch,
+                                        const struct qkv_attend *a) {
+    enum qkv_status status = QKV_OK;
+    const size_t most = scratch->measuring && a->pages.lists ? qkv_min(a->Tk / QKV_ATTEND_PIECE, DECODE_ITEMS) : 0;
+    for (size_t pieces = 1; pieces < most && !status; pieces++) {
+        struct qkv_attend fewer = *a;
+        fewer.Tk = (pieces + 1) * QKV_ATTEND_PIECE - 1;
+        fewer.past = a->past == a->Tk ? fewer.Tk : qkv_min(a->past, fewer.Tk);
+        status = forward_call(ctx, scratch, &fewer);
+    }
+    return status ? status : forward_call(ctx, scratch, a);
+}
+
 /* Plans the calls of fewer sequences or queries that can take more memory: those with so few blocks of the largest size
  * that they are cut smaller. */
 static enum qkv_status forward_plan_fewer(struct qkv_context *ctx, struct qkv_arena *scratch,
@@ -185,7 +200,7 @@ static enum qkv_status forward_plan_fewer(struct qkv_context *ctx, struct qkv_ar
             fewer.B = B;
             fewer.Tq = qkv_min(T, a->Tq);
             if (own_keys) fewer.Tk = qkv_min(fewer.Tq, a->Tk);
-            status = forward_call(ctx, scratch, &fewer);
+            status = forward_any_keys(ctx, scratch, &fewer);
             if (B * a->Hkv * (fewer.Tq * plan.group / QKV_ATTEND_ROWS) >= FORWARD_ITEMS) break;
         }
     return status;
@@ -197,7 +212,7 @@ enum qkv_status qkv_attend_forward(struct qkv_context *ctx, struct qkv_arena *sc
     if (!a->B || !a->Tq) return QKV_OK;
     if (!a->y.data) return qkv_fail(ctx, QKV_ARGUMENT, "attention: y must be given");
     if (ctx->at_most) status = forward_plan_fewer(ctx, scratch, a);
-    return status ? status : forward_call(ctx, scratch, a);
+    return status ? status : forward_any_keys(ctx, scratch, a);
 }
 
 /* ---- weights ---------------------------------------------------------------------------------------------------- */

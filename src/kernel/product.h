@@ -147,7 +147,7 @@ struct qkv_product {
     /* The kernels of attention that multiply in the same way; NULL: in fp32. */
     const struct qkv_attend_bf16_kernels *(*attend)(const struct qkv_kernels *kernels);
 };
-/* Multiplies; within qkv_plan_at_most it plans for any smaller M too. */
+/* Multiplies; within qkv_plan_at_most it plans for any smaller M, and for an epilogue, too. */
 enum qkv_status qkv_product_run(const struct qkv_product *product, struct qkv_context *ctx, struct qkv_arena *scratch,
                                 const struct qkv_product_call *call);
 

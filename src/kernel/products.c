@@ -23,7 +23,9 @@ enum qkv_status qkv_product_run(const struct qkv_product *product, struct qkv_co
                                 const struct qkv_product_call *call) {
     enum qkv_status status = QKV_OK;
     struct qkv_product_call fewer = *call;
-    for (fewer.M = 1; ctx->at_most && fewer.M < call->M && !status; fewer.M++)
+    /* where no row chooses an adapter, what follows the product is a part of it */
+    if (fewer.epilogue.kind == QKV_EPILOGUE_none) fewer.epilogue.kind = QKV_EPILOGUE_residual;
+    for (fewer.M = 1; ctx->at_most && fewer.M <= call->M && !status; fewer.M++)
         status = product->multiply(ctx, scratch, &fewer);
     return status ? status : product->multiply(ctx, scratch, call);
 }

@@ -22,7 +22,7 @@ size_t qkv_graph_bytes(const struct qkv_spec *spec) {
         for (size_t k = 0; k < (size_t)stacks[i]->layers; k++)
             experts += (size_t)qkv_stack_layer(stacks[i], k)->ffn.experts.count;
     }
-    return (layers + 4) * ((size_t)64 << 10) + experts * GRAPH_EXPERT;
+    return (layers + 4) * ((size_t)64 << 10) + qkv_round_up(experts * GRAPH_EXPERT, QKV_CACHE_LINE); /* of an arena */
 }
 
 /* ---- running stacks ---------------------------------------------------------------------------------------------- */

@@ -221,11 +221,10 @@ struct qkv_tensor *qkv_op_linear_activation(struct qkv_tape *tape, struct qkv_te
     struct qkv_node node, activation;
     if (!linear_node(tape, x, weight, bias, NULL, 1, &node)) return NULL;
     node.output = qkv_tape_for_products(tape, x->rows, weight->rows);
-    if (qkv_adapter_applies(&tape->runs, weight)) {
-        struct qkv_tensor *y = qkv_tape_run(tape, &node);
-        return qkv_activation_node(tape, y, kind, gated, limit, &activation) ? qkv_tape_run(tape, &activation) : NULL;
-    }
+    /* taken before the product in both ways, so that one plan holds for both */
     if (!qkv_activation_node(tape, node.output, kind, gated, limit, &activation)) return NULL;
+    if (qkv_adapter_applies(&tape->runs, weight))
+        return qkv_tape_run(tape, &node) ? qkv_tape_run(tape, &activation) : NULL;
     node.fused = &activation;
     return qkv_tape_run(tape, &node);
 }
