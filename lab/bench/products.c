@@ -95,12 +95,13 @@ static bool make_operands(struct work *w, enum qkv_dtype dtype, bool many_b, boo
     qkv_bench_fill(w->ctx, a, dtype, p->M * p->K);
     for (size_t i = 0; i < p->count; i++) {
         void *b = i == 0 || many_b ? qkv_arena_take(&w->memory, p->K * p->N, size) : NULL;
-        float *c = i == 0 || many_c ? qkv_arena_take(&w->memory, p->M * p->N, sizeof(float)) : w->c[0];
+        float *c = i == 0 || many_c ? qkv_arena_take(&w->memory, p->M * p->N, sizeof(float)) : NULL;
         if (b) qkv_bench_fill(w->ctx, b, dtype, p->K * p->N);
+        if (c) qkv_bench_fill(w->ctx, c, QKV_F32, p->M * p->N); /* else its first product would wait for pages */
         w->b[i] = b ? b : w->b[0];
-        w->c[i] = c;
+        w->c[i] = c ? c : w->c[0];
         w->panels[i] = NULL;
-        if (!w->b[i] || !c) return false;
+        if (!w->b[i] || !w->c[i]) return false;
     }
     p->a = a, p->b = w->b, p->c = w->c;
     return true;

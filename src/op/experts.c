@@ -45,9 +45,9 @@ static struct qkv_expert_rows experts_read(const struct qkv_experts_pass *o, siz
         .x = {.data = x.data, .dtype = x.dtype, .rows = rows, .columns = columns, .learning.order = order}};
 }
 
-/* What the adapters of the expert that is running save. */
+/* What the adapters of the expert that is running save; NULL while a pass is measured. */
 static float *experts_low(const struct qkv_experts_pass *o, const struct qkv_expert_adapters *adapters) {
-    return adapters->saved + (o->kept ? o->slot * adapters->low : 0);
+    return adapters->saved && o->kept ? adapters->saved + o->slot * adapters->low : adapters->saved;
 }
 
 /* ---- one expert -------------------------------------------------------------------------------------------------- */

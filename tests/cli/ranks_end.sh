@@ -54,9 +54,12 @@ unlike \
     mpirun -n 1 "$QKV" $run --out other : -n 1 env QKV_MPI=/nowhere.so "$QKV" $run --out other
 begun='has waited 2 seconds for the others to begin; one of them is another program or command, '
 export QKV_RANK_SECONDS=2
-unlike "rank 0 of 2 $begun" other mpirun -n 1 "$QKV" $run --out other : -n 1 true
+# Open MPI itself ends all when one ends that has not begun and another has: the others begin a second later.
+later="until [ -e ended ]; do sleep 0.1; done; sleep 1; exec '$QKV' $run --out other"
+unlike "rank 0 of 2 $begun" other mpirun -n 1 sh -c "$later" : -n 1 touch ended
+rm ended
 unlike "rank 0 of 2 $begun" other mpirun -n 1 "$QKV" $run --out other : -n 1 sh -c 'kill -STOP $$'
-unlike "rank 1 of 2 $begun" other mpirun -n 1 "$QKV" --version : -n 1 "$QKV" $run --out other
+unlike "rank 1 of 2 $begun" other mpirun -n 1 sh -c "'$QKV' --version; exec touch ended" : -n 1 sh -c "$later"
 export QKV_RANK_SECONDS=120
 ranks 3
 unlike 'there are 3 ranks and 2 groups of a batch' other "$QKV" $run --out other --groups 2

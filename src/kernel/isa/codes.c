@@ -20,7 +20,7 @@ struct shape { /* of the blocks: known when the kernels are compiled */
 
 enum {
     WORD = 4 * W, /* bytes of a word for all rows */
-    AHEAD = 2048  /* bytes that are read ahead */
+    AHEAD = 8192  /* bytes that are read ahead, into all levels of cache: a product of few rows waits for them else */
 };
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
@@ -174,7 +174,7 @@ QKV_INLINE void codes_tile(const struct shape s, const size_t rows, const struct
     const size_t parts = s.scales ? s.block / s.part : 0, groups = s.block / 32;
     const size_t group_bytes = (size_t)s.bits * WORD;
     const size_t bytes = qkv_codes_row_bytes(w->type, s.block) * W;
-    const size_t x_words = QKV_CODES_X_WORDS * rows;
+    const size_t x_words = QKV_CODES_X_WORDS * rows, share = bytes / groups;
     const unsigned char *block = w->panel;
     const uint32_t *x = w->x + row * (w->K / 32 * QKV_CODES_X_WORDS);
     vf sum[QKV_CODES_TILE];
@@ -187,8 +187,8 @@ QKV_INLINE void codes_tile(const struct shape s, const size_t rows, const struct
         QKV_UNROLL_LOOP
         for (size_t r = 0; r < rows; r++) total[r] = less[r] = vi_set(0);
         for (size_t g = 0; g < groups; g++, x += x_words) {
-            for (size_t line = 0; line < group_bytes; line += 64)
-                QKV_PREFETCH((const void *)((uintptr_t)block + g * group_bytes + line + AHEAD));
+            for (size_t line = 0; line < share; line += 64)
+                QKV_PREFETCH_NEAR((const void *)((uintptr_t)block + g * share + line + AHEAD));
             const unsigned char *own = scales + g * (32 / s.part) * W;
             if (s.bits == 8) {
                 codes_group_bytes(s, rows, block + g * group_bytes, x, own, total);

@@ -92,8 +92,10 @@
 /* Prefetches memory that will be read soon. */
 #if defined(__GNUC__)
 #define QKV_PREFETCH(address) __builtin_prefetch((address), 0, 2)
+#define QKV_PREFETCH_NEAR(address) __builtin_prefetch((address), 0, 3) /* into the first level, too */
 #else
 #define QKV_PREFETCH(address) ((void)(address))
+#define QKV_PREFETCH_NEAR(address) ((void)(address))
 #endif
 
 /* The build defines QKV_TABLE_NAME, an entry of QKV_ISA_LIST. A table is an instruction set, or it adds columns to the
