@@ -38,7 +38,7 @@ static struct way way_at(size_t i) {
                         .guesses = i % 2 ? GUESSES : 0};
 }
 
-/* ---- answers, as they are told ------------------------------------------------------------------------------------ */
+/* ---- answers, as they are told ----------------------------------------------------------------------------------- */
 
 /* All that is told of an answer, as bytes. */
 struct heard {
