@@ -296,7 +296,6 @@ const struct cli_command *cli_translate(void) {
         .examples = "qkv translate g2p/ \"hello\" --beam 5 --n-best 3\n"
                     "qkv translate g2p/ --beam 5 --input words.txt --output sounds.txt\n"
                     "sort words.txt | qkv translate g2p/ -q | less\n"
-                    "qkv translate nllb/ \"hello\" --source eng_Latn --target deu_Latn\n"
                     "qkv translate g2p/ \"hello\" --sample --temp 0.8 --seed 1",
         .options = options,
         .option_count = CLI_COUNT_OF(options),
