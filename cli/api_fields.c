@@ -94,6 +94,8 @@ static const struct field fields[] = {
     {"logprobs", CHAT, FLAG, AT(chat_logprobs), 0, 1},
     {"top_logprobs", CHAT, COUNT, AT(top_logprobs), 0, CLI_API_TOP},
     {"echo", COMPLETION, FLAG, AT(echo), 0, 1},
+    {"source", BOTH, OTHER, 0, 0, 0},
+    {"target", BOTH, OTHER, 0, 0, 0},
     {"prompt", COMPLETION, OTHER, 0, 0, 0},
     {"messages", CHAT, OTHER, 0, 0, 0},
     {"tools", CHAT, OTHER, 0, 0, 0},

@@ -234,6 +234,34 @@ static bool prompts_encode(const struct cli_api *api, struct cli_api_request *r,
     return true;
 }
 
+/* ---- languages --------------------------------------------------------------------------------------------------- */
+
+/* Whether the model's languages are known: it translates between several, or its folder names its pair. */
+static bool languages_known(const struct qkv_model *model) {
+    char code[QKV_LANGUAGE_TEXT];
+    return qkv_model_language(model, false, 0, code) || qkv_model_language(model, true, 0, code);
+}
+
+bool cli_api_read_languages(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
+    static const char *const names[] = {"source", "target"};
+    const bool translates = qkv_spec_topology(qkv_model_spec(api->model)) == QKV_ENCODER_DECODER;
+    for (size_t i = 0; i < CLI_COUNT_OF(names); i++) {
+        const json_t *value = json_object_get(r->body, names[i]);
+        const char *code = json_string_value(value);
+        if (!value || json_is_null(value)) continue;
+        if (!code || strlen(code) != json_string_length(value))
+            return cli_api_refuse(error, names[i], "%s must be the code of a language, or \"" QKV_LANGUAGE_AUTO "\"",
+                                  names[i]);
+        if (api->ignores && !(translates && languages_known(api->model))) continue;
+        if (!translates)
+            return cli_api_refuse(error, names[i], "%s does not translate, so it has no %s", api->name, names[i]);
+        if (qkv_model_check_languages(api->model, i ? NULL : code, i ? code : NULL))
+            return cli_api_refuse(error, names[i], "%s", cli_message(api->ctx));
+        if (!(r->languages[i] = strdup(code))) return cli_api_refuse(error, "", "out of memory");
+    }
+    return true;
+}
+
 /* ---- the request ------------------------------------------------------------------------------------------------- */
 
 bool cli_api_read(const struct cli_api *api, const json_t *body, bool chat, uint64_t seed, struct cli_api_request *r,
@@ -242,7 +270,9 @@ bool cli_api_read(const struct cli_api *api, const json_t *body, bool chat, uint
     if (!chat && api->completion_tokens) r->options.tokens = api->completion_tokens;
     r->ask = qkv_engine_request_defaults();
     r->options.sampling.seed = seed;
-    if (!cli_api_read_fields(api, r, error) || !cli_api_read_form(api, r, error)) return false;
+    if (!cli_api_read_fields(api, r, error) || !cli_api_read_form(api, r, error) ||
+        !cli_api_read_languages(api, r, error))
+        return false;
     const bool source = qkv_spec_topology(qkv_model_spec(api->model)) == QKV_ENCODER_DECODER;
     const bool read = chat ? (source && api->style.plain ? chat_source : chat_read)(api, r, error)
                            : cli_api_read_prompts(r, "prompt", error) && (source || prompts_encode(api, r, error));
@@ -286,6 +316,8 @@ bool cli_api_submit(const struct cli_api *api, struct cli_api_request *r, struct
         ask.adapter = r->adapter;
         ask.prompt = p->ids ? NULL : p->text;
         ask.prompt_size = p->ids ? 0 : p->size;
+        ask.source_language = r->languages[0];
+        ask.target_language = r->languages[1];
         ask.second = r->second;
         ask.second_size = r->second ? strlen(r->second) : 0;
         if (r->search.beam) ask.search = &r->search;
@@ -316,5 +348,6 @@ void cli_api_close(struct cli_api_request *r) {
     free(r->stops);
     free(r->owned);
     free(r->second);
+    for (size_t i = 0; i < CLI_COUNT_OF(r->languages); i++) free(r->languages[i]);
     *r = (struct cli_api_request){0};
 }

@@ -85,17 +85,16 @@ bool cli_api_read_class(const struct cli_api *api, const json_t *body, struct cl
 bool cli_api_read_translation(const struct cli_api *api, const json_t *body, struct cli_api_request *r,
                               struct cli_api_error *error) {
     static const char *const names[] = {"q", "source", "target", "format", "api_key", "model", "alternatives", NULL};
-    static const char *const texts[] = {"source", "target", "api_key"};
-    const json_t *format = json_object_get(body, "format"), *more = json_object_get(body, "alternatives");
+    const json_t *format = json_object_get(body, "format"), *more = json_object_get(body, "alternatives"),
+                 *key = json_object_get(body, "api_key");
     texts_begin(api, body, QKV_ENGINE_GENERATE, put_translations, r);
     if (!texts_known(api, body, names, "a request for a translation", error)) return false;
     if (qkv_spec_topology(qkv_model_spec(api->model)) != QKV_ENCODER_DECODER)
         return cli_api_refuse(error, "model", "%s does not translate: it has no encoder and decoder", api->name);
-    for (size_t i = 0; i < CLI_COUNT_OF(texts); i++) {
-        const json_t *text = json_object_get(body, texts[i]);
-        if (text && !json_is_string(text)) return cli_api_refuse(error, texts[i], "%s must be a text", texts[i]);
-    }
-    if (format && (!json_is_string(format) || strcmp(json_string_value(format), "text") != 0))
+    if (key && !json_is_string(key) && !json_is_null(key))
+        return cli_api_refuse(error, "api_key", "api_key must be a text");
+    if (!cli_api_read_languages(api, r, error)) return false;
+    if (format && !json_is_null(format) && (!json_is_string(format) || strcmp(json_string_value(format), "text") != 0))
         return cli_api_refuse(error, "format", "format must be \"text\"");
     if (more && !json_is_null(more) &&
         (!json_is_integer(more) || json_integer_value(more) < 0 || json_integer_value(more) > ALTERNATIVES))

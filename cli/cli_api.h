@@ -104,6 +104,7 @@ struct cli_api_request {
     } * prompts;
     size_t prompt_count;
     char *second;                   /* of pairs */
+    char *languages[2];             /* of the sources and of the targets; NULL: the model's own */
     struct cli_api_choice *choices; /* (prompts, n) */
     size_t choice_count, open;      /* open: choices that have not ended */
     size_t prompt_tokens, cached_tokens, tokens;
@@ -130,6 +131,8 @@ bool cli_api_read(const struct cli_api *api, const json_t *body, bool chat, uint
 typedef bool cli_api_read_texts(const struct cli_api *api, const json_t *body, struct cli_api_request *request,
                                 struct cli_api_error *error);
 cli_api_read_texts cli_api_read_embedding, cli_api_read_class, cli_api_read_translation;
+/* Reads the fields "source" and "target": languages that the model translates from and to. False: *error. */
+bool cli_api_read_languages(const struct cli_api *api, struct cli_api_request *request, struct cli_api_error *error);
 /* Reads the prompts of the field `key`: a text, token ids, or a list of these. */
 bool cli_api_read_prompts(struct cli_api_request *request, const char *key, struct cli_api_error *error);
 /* Ends the reading of a request whose prompts are known. */

@@ -151,6 +151,29 @@ static bool translate(struct cli_call *c, struct cli_api_error *error) {
     return texts(c, cli_api_read_translation, error);
 }
 
+/* The languages that the first model translates from, each with those that it translates to, as LibreTranslate lists
+ * them. A model that knows its targets alone takes any source. */
+static bool languages(struct cli_call *c, struct cli_api_error *error) {
+    const struct cli_served *m = c->server->models;
+    struct qkv_json out = cli_serve_json();
+    char source[QKV_LANGUAGE_TEXT] = QKV_LANGUAGE_AUTO, target[QKV_LANGUAGE_TEXT];
+    const bool any = !qkv_model_language(m->model, false, 0, source) && qkv_model_language(m->model, true, 0, target);
+    (void)error;
+    qkv_json_begin(&out, '[');
+    for (size_t i = 0; any ? i == 0 : qkv_model_language(m->model, false, i, source); i++) {
+        qkv_json_begin(&out, '{');
+        qkv_json_put_text(&out, "code", source);
+        qkv_json_put_text(&out, "name", source);
+        qkv_json_key(&out, "targets");
+        qkv_json_begin(&out, '[');
+        for (size_t k = 0; qkv_model_language(m->model, true, k, target); k++) qkv_json_text(&out, target);
+        qkv_json_end(&out, ']');
+        qkv_json_end(&out, '}');
+    }
+    qkv_json_end(&out, ']');
+    return answer_json(c, &out);
+}
+
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
 static const struct cli_route routes[] = {
@@ -164,6 +187,7 @@ static const struct cli_route routes[] = {
     {"POST", "/v1/chat/completions", .queued = true, .answer = chat_completions},
     {"POST", "/v1/embeddings", .queued = true, .answer = embeddings},
     {"POST", "/classify", .queued = true, .answer = classify},
+    {"GET", "/languages", .at_once = true, .answer = languages},
     {"POST", "/translate", .queued = true, .answer = translate},
     {"POST", "/tokenize", .answer = cli_route_tokenize},
     {"POST", "/detokenize", .answer = cli_route_detokenize},

@@ -9,7 +9,7 @@
 #include "cli_text.h"
 
 struct arguments {
-    const char *input, *output, *long_lines;
+    const char *input, *output, *long_lines, *source, *target;
     int64_t n_best, batch, top_k, seed;
     double temperature, top_p;
     struct cli_search search;
@@ -48,6 +48,11 @@ static const struct cli_option options[] = {
      .high = INT64_MAX, .before = "from the clock; shown at the end", .subject = "sampling"},
     {CLI_FLAG, 0, "scores", NULL, offsetof(struct arguments, scores),
      .help = "write the score of each line and a tab before the line", .subject = "output"},
+    {CLI_TEXT, 0, "source", "LANGUAGE", offsetof(struct arguments, source),
+     .help = "language of the texts, as the model names it: en, en_XX, eng_Latn; auto is the model's own",
+     .before = "auto", .subject = "input"},
+    {CLI_TEXT, 0, "target", "LANGUAGE", offsetof(struct arguments, target),
+     .help = "language to translate to; auto is the model's own", .before = "auto", .subject = "input"},
     {CLI_READ, 0, "input", "FILE", offsetof(struct arguments, input),
      .help = "file of lines to read, at most 1 GiB; - is standard input", .subject = "input"},
     {CLI_WRITE, 'o', "output", "FILE", offsetof(struct arguments, output),
@@ -184,6 +189,11 @@ static int translate_settle(struct cli_lines_job *job, const struct arguments *a
     o->batch = (size_t)a->batch;
     o->long_lines = job->long_kind;
     o->long_count = &job->long_count;
+    o->source_language = a->source;
+    o->target_language = a->target;
+    if (!code && qkv_model_check_languages(job->model, a->source, a->target)) code = cli_broken(job->ctx);
+    if (!code && a->target && a->search.rules.force_first >= 0)
+        code = cli_usage("translate: --target and --force-first both choose the first token; leave one of them out");
     if (!code) code = translate_check(o->sample, o->n_best, o->beam);
     if (!code && one && o->beam == 1 && (!isnan(a->search.length_penalty) || a->search.stopping))
         code = cli_usage("translate: --%s has no effect: there is one result to a line%s; add --beam N",
@@ -275,6 +285,10 @@ const struct cli_command *cli_translate(void) {
             "input, and writes one line for each, in the same order. A blank line gives a blank line, and so does a "
             "line that --long skips. The result of a line does not depend on the other lines; in bf16 it can differ by "
             "rounding.\n\n"
+            "A model of several languages has a token for each, which --source and --target choose by its code: en of "
+            "M2M100, "
+            "eng_Latn of NLLB, en_XX of mBART (en is enough). A code that the model does not have is refused, with the "
+            "codes that it has.\n\n"
             "With --n-best N each line that is not blank gives up to N lines: the number of the line, the rank, the "
             "score and the text, separated by tabs. At the end the speed is printed on standard error.\n\n"
             "A published model says in its generation_config.json how it is searched: its beams, lengths, penalties "

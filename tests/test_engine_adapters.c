@@ -6,7 +6,7 @@
 
 #include "generate/engine.h"
 
-enum { ADAPTERS = 4, REQUESTS = 20, ANSWERS = 3, LENGTH = 200, TEXT = 1 << 13 };
+enum { ADAPTERS = 4, REQUESTS = 20, ANSWERS = 3, LENGTH = 200, TEXT = 1 << 13, WIDE_TEXT = 120, FEW_PAGES = 6 };
 
 /* Adapters of other matrices, ranks and scales, some with magnitudes. */
 static const char *const settings[][ADAPTERS] = {
@@ -105,6 +105,8 @@ struct asked {
     enum qkv_engine_kind kind;
     bool searches, told;
     size_t answers;
+    struct qkv_token_rules rules;
+    int32_t end; /* that the rules of the first request exclude */
 };
 struct heard {
     char text[TEXT];
@@ -113,6 +115,20 @@ struct heard {
     size_t count;
     enum qkv_finish finish;
 };
+
+/* Answers that need more pages together than a cache of few pages has, and do not end before. */
+static void make_wide(struct qkv_random *r, const struct qkv_model *m, struct asked *a) {
+    const bool reads = m->encoder.spec != NULL;
+    for (size_t i = 0; i < WIDE_TEXT; i++) a->text[i] = (char)('a' + qkv_random_below(r, 26));
+    a->text[WIDE_TEXT] = 0;
+    a->answers = ANSWERS;
+    a->options.tokens = reads ? PAIR_CONTEXT - 20 : PAIR_CONTEXT - WIDE_TEXT - 10;
+    a->options.sampling.temperature = 0.7;
+    a->rules = qkv_token_rules_defaults();
+    a->end = qkv_tokenizer_special(qkv_model_tokenizer(m), QKV_TOKEN_END);
+    if (reads) a->rules.suppressed = (struct qkv_token_list){&a->end, 1};
+    a->options.rules = &a->rules;
+}
 
 /* Many begin alike, with any adapters. */
 static void make_requests(struct qkv_random *r, const struct qkv_model *m, struct asked *asked) {
@@ -139,6 +155,7 @@ static void make_requests(struct qkv_random *r, const struct qkv_model *m, struc
         if (reads && i % 6 == 5) a->kind = QKV_ENGINE_EMBED;
         if (!a->kind && !a->searches) a->answers = 1 + qkv_random_below(r, i % 4 ? 1 : ANSWERS);
     }
+    make_wide(r, m, &asked[0]);
 }
 
 static void submit(struct qkv_engine *e, const struct asked *a, const char *adapter, uint64_t *id) {
@@ -203,16 +220,25 @@ static void crowd_hear(struct qkv_engine *e, struct crowd *c) {
     }
 }
 
+static void crowd_submit(struct qkv_engine *e, struct crowd *c, size_t i, size_t turn) {
+    const struct asked *a = &c->asked[i];
+    submit(e, a, a->adapter ? names[a->adapter] : turn ? "" : NULL, &c->ids[i]);
+    c->open += a->answers;
+}
+
+/* In the first turn all answers of the first request run before others come, so that they need all their pages. */
 static void crowd_run(struct qkv_engine *e, struct crowd *c, size_t turn) {
+    size_t given = 0;
     memset(c->heard, 0, sizeof c->heard);
     c->open = 0;
-    for (size_t given = 0; given < REQUESTS || c->open;) {
-        for (size_t k = 0; k < 1 + turn * 3 && given < REQUESTS; k++, given++) {
-            const size_t i = (given * 7 + turn) % REQUESTS;
-            const struct asked *a = &c->asked[i];
-            submit(e, a, a->adapter ? names[a->adapter] : turn ? "" : NULL, &c->ids[i]);
-            c->open += a->answers;
-        }
+    if (!turn) crowd_submit(e, c, given++, turn);
+    while (given && qkv_engine_state(e).running < ANSWERS) {
+        assert_ok(e->ctx, qkv_engine_step(e, NULL));
+        crowd_hear(e, c);
+    }
+    while (given < REQUESTS || c->open) {
+        for (size_t k = 0; k < 1 + turn * 3 && given < REQUESTS; k++, given++)
+            crowd_submit(e, c, (given * 7 + turn) % REQUESTS, turn);
         assert_ok(e->ctx, qkv_engine_step(e, NULL));
         crowd_hear(e, c);
     }
@@ -246,7 +272,7 @@ static const struct shape {
     size_t rows, pages, step, drafts;
     bool forget;
 } shapes[] = {{"usual", 8, 0, 0, 0, false},
-              {"few pages", 6, 28, 0, 0, false},
+              {"few pages", 6, FEW_PAGES, 0, 0, false},
               {"small steps, guesses", 5, 0, 24, 3, false},
               {"no cache", 4, 0, 0, 0, true}};
 
@@ -265,6 +291,7 @@ static void run_shapes(struct qkv_model *m, struct crowd *c, size_t model) {
             crowd_run(e, c, turn);
             crowd_check(c, model, shape->what);
         }
+        if (shape->pages && !qkv_engine_state(e).put_off) fail_msg("model %zu: no answer was put off", model);
         const size_t said = qkv_engine_state(e).memory, taken = qkv_arena_total() - before;
         if (s && taken > said) /* the first run packs the weights */
             fail_msg("model %zu, %s: %zu bytes are taken, but %zu were said", model, shape->what, taken, said);

@@ -5,7 +5,9 @@
 /* labels: numeric */
 #include "engine_pairs.h"
 
-#include "generate/search.h"
+#include "generate/engine.h"
+
+#include <limits.h>
 
 enum { REQUESTS = 18, SIZE = PAIR_CONTEXT, TOKENS = 150, RESULTS = 4 };
 
@@ -377,6 +379,86 @@ static void a_search_with_broken_scores_fails_alone(void **state) {
     qkv_context_free(ctx);
 }
 
+/* Hears the ends of the results of two searches, which fail, and the message of each. */
+static void hear_failures(struct qkv_engine *e, const uint64_t *ids, char messages[2][400]) {
+    struct qkv_engine_event event;
+    size_t failed[2] = {0};
+    while (qkv_engine_poll(e, &event)) {
+        const size_t i = event.request == ids[1];
+        assert_true(event.request == ids[i] && event.finish == QKV_FINISH_FAILED && event.message);
+        if (failed[i]++) assert_string_equal(messages[i], event.message); /* all results of a search have it */
+        snprintf(messages[i], 400, "%s", event.message);
+    }
+    assert_int_equal(failed[0], 2);
+    assert_int_equal(failed[1], 2);
+}
+
+static void submit_two(struct qkv_engine *e, const struct qkv_search_options *o, const size_t *numbers, uint64_t *ids) {
+    for (size_t i = 0; i < 2; i++) {
+        struct qkv_engine_source s = {.options = o, .number = numbers[i], .what = "line"};
+        s.prompt = (struct qkv_prompt){.vocab = 20, .count = 1, .source_count = 1, .barred = -1};
+        s.prompt.ids = qkv_allocate(e->ctx, 1, sizeof *s.prompt.ids);
+        s.prompt.source = qkv_allocate(e->ctx, 1, sizeof *s.prompt.source);
+        s.prompt.ends[s.prompt.end_count++] = 1;
+        assert_ok(e->ctx, qkv_engine_submit_source(e, &s, &ids[i]));
+    }
+}
+
+/* Two searches with broken scores in one step: each is told of its own line. */
+static void searches_that_fail_together_have_their_own_messages(void **state) {
+    (void)state;
+    struct qkv_context *ctx = pair_context(1);
+    struct qkv_model *m = pair_model(ctx, 0);
+    struct qkv_search_options o = qkv_search_defaults();
+    struct qkv_engine *e;
+    uint64_t ids[2];
+    char messages[2][400];
+    for (size_t k = 0; k < qkv_model_parameters(m); k++)
+        if (strstr(qkv_model_parameter(m, k)->name, "decoder.norm")) *test_weights_mutable(m, k) = NAN;
+    o.beam = o.n_best = 2, o.max_tokens = 4;
+    assert_ok(ctx, qkv_engine_open_searcher(
+                       m, &(struct qkv_search_shape){.sources = 2, .width = 2, .T = 4, .capacity = 8}, &e));
+    submit_two(e, &o, (const size_t[]){4, 70}, ids);
+    while (e->jobs) assert_ok(ctx, qkv_engine_step(e, NULL));
+    hear_failures(e, ids, messages);
+    assert_non_null(strstr(messages[0], "the scores for line 5 are not finite"));
+    assert_non_null(strstr(messages[1], "the scores for line 71 are not finite"));
+    qkv_engine_free(e);
+    qkv_model_free(m);
+    qkv_context_free(ctx);
+}
+
+/* The step of all searches fails, for want of memory for their rules: each of them has the message. */
+static void searches_of_a_step_that_fails_all_have_its_message(void **state) {
+    (void)state;
+    struct qkv_context *ctx = pair_context(1);
+    struct qkv_model *m = pair_model(ctx, 0);
+    struct qkv_search_options o = qkv_search_defaults();
+    struct qkv_token_rules rules = qkv_token_rules_defaults();
+    struct qkv_engine *e;
+    uint64_t ids[2];
+    char messages[2][400];
+    const int threads = ctx->threads;
+    rules.no_repeat = 2;
+    o.beam = o.n_best = 2, o.max_tokens = 4, o.rules = &rules;
+    assert_ok(ctx, qkv_engine_open_searcher(
+                       m, &(struct qkv_search_shape){.sources = 2, .width = 2, .T = 4, .capacity = 8}, &e));
+    submit_two(e, &o, (const size_t[]){0, 1}, ids);
+    for (struct qkv_engine_job *job = e->jobs; job; job = job->next) {
+        assert_true(qkv_engine_search_enter(e, job, 4));
+        qkv_engine_search_score(e, job, e->scores);
+    }
+    ctx->threads = INT_MAX; /* each has scratch */
+    qkv_engine_searches_step(e);
+    ctx->threads = threads;
+    hear_failures(e, ids, messages);
+    assert_non_null(strstr(messages[0], "scratch of a call"));
+    assert_string_equal(messages[0], messages[1]);
+    qkv_engine_free(e);
+    qkv_model_free(m);
+    qkv_context_free(ctx);
+}
+
 /* ---- misuse ------------------------------------------------------------------------------------------------------ */
 
 static void misuse_is_refused(void **state) {
@@ -426,6 +508,8 @@ int main(void) {
         cmocka_unit_test(a_search_is_put_off_without_a_change),
         cmocka_unit_test(a_search_that_is_cancelled_frees_its_rows),
         cmocka_unit_test(a_search_with_broken_scores_fails_alone),
+        cmocka_unit_test(searches_that_fail_together_have_their_own_messages),
+        cmocka_unit_test(searches_of_a_step_that_fails_all_have_its_message),
         cmocka_unit_test(misuse_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

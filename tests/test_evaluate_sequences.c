@@ -1,7 +1,7 @@
 /* Evaluation of pairs and labelled lines against its parts: passes over one line at a time, the search's own
  * answers, their metrics; and every file and model that is refused. */
 /* labels: numeric quick */
-#include "test.h"
+#include "check_progress.h"
 #include "weights.h"
 
 #include "metric/metric.h"
@@ -219,6 +219,7 @@ static void labels_are_counted(void **state) {
     struct qkv_model *model = make_model(CLASSIFIER, make_tokenizer(QKV_TOKENIZER_CHARS, 2));
     struct qkv_random random = test_random(5);
     struct qkv_labels_evaluation e;
+    struct progress_check heard = {.count = 0};
     size_t used = 0, confusion[CLASSES * CLASSES] = {0}, truth[LINES];
     double nll = 0;
     (void)state;
@@ -238,7 +239,8 @@ static void labels_are_counted(void **state) {
         confusion[truth[i] * CLASSES + best]++;
         nll -= log((double)p[truth[i]]);
     }
-    assert_ok(ctx, qkv_evaluate_labels(model, write_text("labels.tsv", file), NULL, NULL, &e));
+    assert_ok(ctx, qkv_evaluate_labels(model, write_text("labels.tsv", file), check_progress, &heard, &e));
+    check_progress_of(&heard, (const char *const[]){"evaluating"}, 1);
     assert_int_equal(e.lines, LINES);
     assert_int_equal(e.classes, CLASSES);
     assert_memory_equal(e.confusion, confusion, sizeof confusion);
@@ -281,6 +283,31 @@ static void bad_labels_are_refused(void **state) {
     qkv_model_free(lm);
 }
 
+/* ---- progress ---------------------------------------------------------------------------------------------------- */
+
+/* Of pairs: their loss, then the search, of more sources than are searched at once. */
+static void the_progress_over_pairs_never_falls(void **state) {
+    enum { PAIRS_OF_LETTERS = 300 };
+    static const char *const parts[] = {"evaluating", "searching"};
+    static char text[PAIRS_OF_LETTERS * 12];
+    struct qkv_model *model = make_model(PAIRS, make_tokenizer(QKV_TOKENIZER_CHARS, 2));
+    struct qkv_search_options o = qkv_search_defaults();
+    struct qkv_pairs_evaluation e;
+    struct progress_check heard = {.count = 0};
+    size_t used = 0;
+    (void)state;
+    for (size_t i = 0; i < PAIRS_OF_LETTERS; i++) {
+        const char source[] = {(char)('a' + i % 10), (char)('a' + i / 10 % 10), (char)('a' + i / 100), 0};
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s\tabc\n", source);
+    }
+    o.batch = 8;
+    o.max_tokens = 3;
+    assert_ok(ctx, qkv_evaluate_pairs(model, write_text("progress.tsv", text), &o, check_progress, &heard, &e));
+    assert_int_equal(e.sources, PAIRS_OF_LETTERS);
+    check_progress_of(&heard, parts, 2);
+    qkv_model_free(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pairs_are_scored_by_their_parts),
@@ -288,6 +315,7 @@ int main(void) {
         cmocka_unit_test(bad_pairs_are_refused),
         cmocka_unit_test(labels_are_counted),
         cmocka_unit_test(bad_labels_are_refused),
+        cmocka_unit_test(the_progress_over_pairs_never_falls),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -382,6 +382,60 @@ static void generating_peaks_at_what_info_says(void **state) {
         assert_true(peak < said + 1.5 * (double)MIB && said < 1.15 * peak);
     }
 }
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
+
+enum { FEW_LINES = 1 << 13, MANY_LINES = 6 * FEW_LINES, LINE_NUMBERS = 8 }; /* numbers: of a result, at most */
+
+static struct qkv_model *lines_model(struct qkv_context *ctx, bool embeds) {
+    static const char text[] = "abcdefghijklmnopqrstuvwxyz \n";
+    static const char json[] = "{\"format\": \"qkv\", \"version\": 2, \"vocab\": 28, \"d_model\": 8, \"context\": 32, "
+                               "%s\"encoder\": {\"layers\": 1, \"attention\": {\"heads\": 1}, \"ffn\": {\"d_ff\": 8}}}";
+    struct qkv_tokenizer_options options = {.size = sizeof options, .kind = QKV_TOKENIZER_CHARS};
+    OWNED_SPEC struct qkv_spec spec = {0};
+    struct qkv_tokenizer *tokenizer;
+    struct qkv_model *model;
+    char whole[500];
+    snprintf(whole, sizeof whole, json, embeds ? "" : "\"head\": {\"kind\": \"classify\", \"classes\": 2}, ");
+    assert_ok(ctx, qkv_tokenizer_train(ctx, &options, text, sizeof text - 1, &tokenizer));
+    assert_ok(ctx, qkv_spec_parse(ctx, &spec, "lines", whole, strlen(whole), NULL, 0));
+    spec.vocab = spec.source_vocab = qkv_tokenizer_vocab(tokenizer);
+    assert_ok(ctx, qkv_model_create(ctx, &spec, 1, &model));
+    assert_ok(ctx, qkv_model_set_tokenizer(model, tokenizer));
+    return model;
+}
+
+/* The most memory, in bytes, of a child that reads so many lines. */
+static double peak_of_lines(bool embeds, size_t count) {
+    struct rusage usage;
+    int result;
+    const pid_t child = fork();
+    if (child == 0) {
+        struct qkv_context *ctx = fixture_context(1);
+        struct qkv_model *model = lines_model(ctx, embeds);
+        const char **lines = calloc(count, sizeof *lines);
+        float *numbers = calloc(count * LINE_NUMBERS, sizeof *numbers);
+        for (size_t i = 0; lines && i < count; i++) lines[i] = "abcdefghijklmnopqrst" + i % 16;
+        const bool good = lines && numbers &&
+                          !(embeds ? qkv_embed(model, lines, count, NULL, numbers)
+                                   : qkv_classify(model, lines, count, NULL, numbers));
+        _exit(good ? 0 : 1);
+    }
+    assert_int_equal(wait4(child, &result, 0, &usage), child);
+    assert_int_equal(result, 0);
+    return (double)usage.ru_maxrss * 1024;
+}
+
+/* Lines are read a window at a time, so more lines take the memory of the caller's lists alone. */
+static void many_lines_take_no_more_memory_than_few(void **state) {
+    (void)state;
+    const size_t more = (MANY_LINES - FEW_LINES) * (sizeof(char *) + LINE_NUMBERS * sizeof(float));
+    for (int embeds = 0; embeds < 2; embeds++) {
+        const double few = peak_of_lines(embeds, FEW_LINES), many = peak_of_lines(embeds, MANY_LINES);
+        print_message("%s: %.1f MiB for %d lines, %.1f for %d\n", embeds ? "embed" : "classify", few / (double)MIB,
+                      (int)FEW_LINES, many / (double)MIB, (int)MANY_LINES);
+        assert_true(many - few < (double)(more + MIB));
+    }
+}
 #endif
 
 /* Sources and targets of so many positions each, for a model that reads up to 1,024. */
@@ -434,6 +488,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
 #ifndef TEST_ADDRESS_SANITIZER
         cmocka_unit_test(generating_peaks_at_what_info_says), /* first: this process is still small */
+        cmocka_unit_test(many_lines_take_no_more_memory_than_few),
         cmocka_unit_test(limits_of_the_process_count),
 #endif
         cmocka_unit_test(the_machine_tells_what_is_available),

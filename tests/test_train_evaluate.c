@@ -4,6 +4,7 @@
 #include "train_fixture.h"
 
 #define FIXTURE_CONTEXT fixture_context(1)
+#include "check_progress.h"
 #include "context_fixture.h"
 #include "weights.h"
 
@@ -266,6 +267,43 @@ static void evaluation_can_be_stopped(void **state) {
     qkv_model_free(model);
 }
 
+/* Lines of JSON whose texts have `bytes` bytes together. */
+static void write_json_lines(const char *path, size_t bytes) {
+    static const char line[] = "{\"text\": \"the cat sat on the mat. a dog ran home.\"}\n";
+    const size_t n = sizeof line - 1, count = bytes / n + 1;
+    char *text = malloc(count * n);
+    for (size_t i = 0; i < count; i++) memcpy(text + i * n, line, n);
+    test_write_file(path, text, count * n);
+    free(text);
+}
+
+/* Over texts of several pieces, over documents, and of two models. */
+static void the_progress_of_an_evaluation_never_falls(void **state) {
+    (void)state;
+    static const char *const settings[] = {"d_model=8", "decoder.layers=1", "decoder.ffn.d_ff=8", "context=64", NULL};
+    static const char *const parts[] = {"evaluating"};
+    const size_t piece = (size_t)1 << 20;
+    const char *texts[] = {test_path("progress_1.txt"), test_path("progress_2.txt")}, *twice[] = {texts[1], texts[1]};
+    const char *documents[] = {test_path("progress_1.jsonl"), test_path("progress_2.jsonl")};
+    fixture_text(texts[0], piece + 777, 9);
+    fixture_text(texts[1], 3000, 10);
+    write_json_lines(documents[0], piece + 777);
+    write_json_lines(documents[1], 3000);
+    struct qkv_model *model = make_model(QKV_TOKENIZER_WORDS, texts[1], settings);
+    for (size_t way = 0; way < 3; way++) {
+        struct progress_check heard = {.count = 0};
+        struct qkv_evaluation e;
+        struct qkv_divergence against;
+        const char *const *paths = way == 1 ? documents : texts;
+        if (way == 2)
+            assert_ok(ctx, qkv_evaluate_against(model, model, twice, 2, NULL, check_progress, &heard, &against));
+        else
+            assert_ok(ctx, qkv_evaluate_text(model, paths, 2, NULL, check_progress, &heard, &e));
+        check_progress_of(&heard, parts, 1);
+    }
+    qkv_model_free(model);
+}
+
 /* ---- the validation windows of training ------------------------------------------------------------------------- */
 
 struct witness { /* a tokenizer of bytes over a text in which every token says where it is */
@@ -453,6 +491,7 @@ int main(void) {
         cmocka_unit_test(the_divergence_of_two_models_is_that_by_hand),
         cmocka_unit_test(models_that_cannot_be_compared_are_refused),
         cmocka_unit_test(evaluation_can_be_stopped),
+        cmocka_unit_test(the_progress_of_an_evaluation_never_falls),
         cmocka_unit_test(validation_windows_are_fixed_and_cover),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

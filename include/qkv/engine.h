@@ -113,6 +113,10 @@ struct qkv_engine_request {
     /* The adapter of the model that the request is answered with, by its name (qkv_adapter_add); "": none; NULL: the
      * one that the model had chosen when the engine was made. An unknown name is QKV_ARGUMENT. */
     const char *adapter;
+    /* Of QKV_ENGINE_GENERATE with an encoder-decoder: the languages of the source and of the target, as
+     * qkv_model_check_languages has them; NULL: those of `search`, else the model's own. A source of ids has its
+     * language already. */
+    const char *source_language, *target_language;
 };
 /* Experimental: one answer, and the defaults. */
 QKV_API void qkv_engine_request_init(struct qkv_engine_request *request, size_t size);

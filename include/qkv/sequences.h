@@ -196,6 +196,9 @@ struct qkv_search_options {
     size_t *long_count;
     const struct qkv_token_rules *rules; /* experimental: NULL: those of the model's folder */
     enum qkv_stopping stopping;          /* experimental */
+    /* Experimental, of qkv_translate and of engines: the languages of the source and of the target, which
+     * qkv_model_check_languages allows; NULL: the model's own */
+    const char *source_language, *target_language;
 };
 /* Beam 1, n_best 1, length_penalty 0.6, stopping never, everything else off. */
 QKV_API void qkv_search_options_init(struct qkv_search_options *options, size_t size);
@@ -237,6 +240,19 @@ QKV_API enum qkv_status qkv_search(struct qkv_model *model, const int32_t *const
 typedef bool qkv_take_translation(void *user, size_t line, size_t rank, const char *text, size_t size, double score);
 QKV_API enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines, size_t count,
                                       const struct qkv_search_options *options, qkv_take_translation *take, void *user);
+
+#ifdef QKV_EXPERIMENTAL
+/* Experimental: writes the code of language i of the sources that an encoder-decoder reads, or of the targets that it
+ * writes, into `code`; false past the last. The languages of a model that translates between several are those that its
+ * tokenizer has special tokens for: en of __en__ (M2M100), eng_Latn (NLLB), en_XX (mBART), and for targets alone fra of
+ * >>fra<< (Marian). A model of one pair has the languages that source_lang and target_lang (or src_lang and tgt_lang)
+ * of tokenizer_config.json name, or none. Any thread. */
+QKV_API bool qkv_model_language(const struct qkv_model *model, bool target, size_t i, char code[QKV_LANGUAGE_TEXT]);
+/* Experimental: checks that the model translates from and to these languages: codes as qkv_model_language has them, in
+ * upper or lower case, with - or _; of en_XX, en is enough if no other language begins so. NULL, "" and
+ * QKV_LANGUAGE_AUTO are the model's own. Fails with QKV_ARGUMENT, and the sentence has the languages that there are. */
+QKV_API enum qkv_status qkv_model_check_languages(struct qkv_model *model, const char *source, const char *target);
+#endif
 
 /* ---- encoders at work -------------------------------------------------------------------------------------------- */
 

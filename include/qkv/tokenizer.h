@@ -46,6 +46,10 @@ enum qkv_token_role {
         QKV_TOKEN_ROLES
 };
 #define QKV_TOKEN_ENDS 16 /* largest number of end tokens */
+/* Experimental: the model's own language, or whatever language a text has; and the bytes of a language's code with its
+ * zero, at most. */
+#define QKV_LANGUAGE_AUTO "auto"
+enum { QKV_LANGUAGE_TEXT = 32 };
 
 #define QKV_TOKEN_UNKNOWN "<unk>" /* replaces text that has no token; special, so it is recognized in trusted texts */
 #define QKV_TOKEN_PAD     "<pad>" /* token 0 of the kind whitespace; the library neither writes nor reads it */

@@ -91,6 +91,7 @@ struct qkv_engine_job {
     const char *what;                 /* of a search: how messages name it, with its number from 1; NULL: not at all */
     size_t number;                    /* of a search: for its seeds */
     struct qkv_adapter_run adapter;   /* that it has chosen; count 0: none */
+    struct qkv_languages languages;   /* of its source and its target */
     size_t tokens;                    /* made at most */
     size_t decided;                   /* the length that rotations depend on */
     bool rolls;                       /* a full row drops its older half, and the answer goes on */

@@ -87,7 +87,7 @@ enum qkv_status qkv_engine_tell_prompt(struct qkv_engine *e, struct qkv_engine_a
 static enum qkv_status choose_text(struct qkv_engine *e, struct qkv_engine_answer *a, struct qkv_engine_told *told,
                                    bool end, bool last) {
     size_t size = 0;
-    const char *text = end ? NULL : qkv_prompt_token(&a->job->prompt, told->event.token.id, a->made == 0, &size);
+    const char *text = end ? NULL : qkv_prompt_token(&a->job->prompt, told->event.token.id, a->made, &size);
     enum qkv_status status = qkv_engine_told_text(e, told, a->stream.held.size + size + 1);
     if (status) return status;
     a->writer = (struct qkv_engine_writer){.text = told->text};

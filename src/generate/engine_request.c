@@ -230,18 +230,36 @@ static enum qkv_status job_adapter(struct qkv_engine *e, struct qkv_engine_job *
     return name ? qkv_model_find_adapter(e->model, name, &job->adapter) : QKV_OK;
 }
 
+/* Finds the languages that the request chooses, or its search. */
+static enum qkv_status job_languages(struct qkv_engine *e, struct qkv_engine_job *job) {
+    struct qkv_engine_request *r = &job->request;
+    struct qkv_search_options o = qkv_search_defaults();
+    const enum qkv_status status = r->search ? QKV_TAKE_OPTIONS(e->ctx, qkv_search_options, &o, r->search) : QKV_OK;
+    const char *source = r->source_language ? r->source_language : o.source_language,
+               *target = r->target_language ? r->target_language : o.target_language;
+    r->source_language = r->target_language = NULL;
+    if (status || (!source && !target)) return status;
+    if (r->kind || !e->places)
+        return qkv_fail(e->ctx, QKV_ARGUMENT,
+                        "languages are of translations by a model with an encoder and a decoder; leave them out");
+    return qkv_languages_choose(e->model, source, target, &job->languages);
+}
+
 static enum qkv_status job_make(struct qkv_engine *e, struct qkv_engine_job *job, const char *prompt, size_t size) {
     const enum qkv_status found = job_adapter(e, job);
     if (found) return found;
     if (job->request.kind) {
-        const enum qkv_status read = qkv_engine_text_read(e, job);
+        enum qkv_status read = job_languages(e, job);
+        if (!read) read = qkv_engine_text_read(e, job);
         return read ? read : qkv_engine_answer_text(e, job);
     }
     enum qkv_status status = request_check(e, &job->request, &job->options);
+    if (!status) status = job_languages(e, job);
     job->options.context = e->context;
     if (!status)
-        status = e->places ? qkv_prompt_read_source(e->model, prompt, size, &job->options, &job->prompt)
-                           : qkv_prompt_read(e->model, prompt, size, &job->options, &job->prompt);
+        status = e->places
+                     ? qkv_prompt_read_source(e->model, prompt, size, &job->options, &job->languages, &job->prompt)
+                     : qkv_prompt_read(e->model, prompt, size, &job->options, &job->prompt);
     if (status) return status;
     job_limit(e, job);
     if (job->request.search) status = qkv_engine_search_make(e, job);
@@ -255,6 +273,7 @@ static struct qkv_engine_job *job_allocate(struct qkv_engine *e) {
     if (!job) return NULL;
     job->place = QKV_ENGINE_NO_ROW;
     job->request = qkv_engine_request_defaults();
+    job->languages = QKV_LANGUAGES_ANY;
     job->options = qkv_generate_defaults();
     return job;
 }

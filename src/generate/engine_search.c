@@ -68,8 +68,11 @@ static enum qkv_status search_rules(struct qkv_engine *e, struct qkv_engine_job 
                                                  .ends = {p->ends, p->end_count},
                                                  .barred = {&p->barred, p->barred >= 0}}};
     enum qkv_status status = qkv_search_rule(e->model, &s->rules);
+    if (job->languages.first >= 0) s->rules.score.tokens.first = job->languages.first;
+    if (p->source) job->prompt.lead = qkv_language_leads(e->model, s->rules.score.tokens.first);
     if (!status) status = qkv_engine_copy_rules(e, &s->rules.score.tokens, &s->lists);
     s->options.rules = NULL;
+    s->options.source_language = s->options.target_language = NULL;
     return status;
 }
 
@@ -230,14 +233,14 @@ static enum qkv_status search_tell(struct qkv_engine *e, const struct qkv_engine
     size_t room = 1;
     for (size_t i = 0; i < h->count; i++) {
         size_t size = 0;
-        if (qkv_prompt_token(&job->prompt, h->ids[i], i == 0, &size)) room += size;
+        if (qkv_prompt_token(&job->prompt, h->ids[i], i, &size)) room += size;
     }
     told->ids = qkv_allocate(e->ctx, h->count + 1, sizeof *told->ids);
     if (!told->ids || qkv_engine_told_text(e, told, room)) return QKV_MEMORY;
     if (h->count) memcpy(told->ids, h->ids, h->count * sizeof *told->ids);
     for (size_t i = 0; i < h->count; i++) {
         size_t size = 0;
-        const char *text = qkv_prompt_token(&job->prompt, h->ids[i], i == 0, &size);
+        const char *text = qkv_prompt_token(&job->prompt, h->ids[i], i, &size);
         if (text) memcpy(told->text + told->event.size, text, size);
         told->event.size += text ? size : 0;
     }

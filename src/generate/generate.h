@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "constrain/constrain.h"
+#include "generate/languages.h"
 #include "op/steps.h"
 
 /* ---- sampling (sampling.c) -------------------------------------------------------------------------------------- */
@@ -39,6 +40,7 @@ struct qkv_prompt {
     int32_t *ids;                          /* free with qkv_free */
     size_t count;                          /* at least 1 */
     bool empty;                            /* the prompt has no text: what follows begins a text */
+    size_t lead;                           /* new tokens that are no text, before the others: a target's language */
     bool trimmed;                          /* a space at the beginning of the first new token is no part of the text */
     int32_t barred;                        /* a token that is never chosen; -1: none */
     /* what the encoder reads, free with qkv_free; NULL: the model has none, so that the prompt is the source */
@@ -71,9 +73,10 @@ size_t qkv_prompt_length(const struct qkv_model *model, const struct qkv_generat
 enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_t size,
                                 const struct qkv_generate_options *options, struct qkv_prompt *prompt);
 /* Reads the source of an encoder-decoder: the text, or the options' ids. The prompt is the token that targets begin
- * with. Options without ends get those of targets. */
+ * with. Options without ends get those of targets. `languages`: the choice for both. */
 enum qkv_status qkv_prompt_read_source(struct qkv_model *model, const char *text, size_t size,
-                                       struct qkv_generate_options *options, struct qkv_prompt *prompt);
+                                       struct qkv_generate_options *options, const struct qkv_languages *languages,
+                                       struct qkv_prompt *prompt);
 /* The same as qkv_sample, by the rules and the constraint of the prompt, and without the token that is
  * barred. `place`: where the text is in the constraint, {0} at first; it changes nothing, and only saves time.
  * QKV_ARGUMENT: the constraint allows no token, or one of its limits is reached. */
@@ -83,9 +86,9 @@ enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prom
 /* Sets *whole to whether the constraint of the prompt lets nothing follow the ids: the text is then complete. */
 enum qkv_status qkv_prompt_is_whole(struct qkv_context *ctx, const struct qkv_prompt *prompt, const int32_t *ids,
                                     size_t count, struct qkv_constraint_place *place, bool *whole);
-/* Returns the text of a token; `first`: the first token after the prompt. The first word of a text loses its space.
- * NULL if the id has no token, and so no text. */
-const char *qkv_prompt_token(const struct qkv_prompt *prompt, int32_t id, bool first, size_t *size);
+/* Returns the text of new token `index`, from 0. The first word of a text loses its space. NULL if the id has no token,
+ * or is the language that leads a target: it has no text. */
+const char *qkv_prompt_token(const struct qkv_prompt *prompt, int32_t id, size_t index, size_t *size);
 /* Returns QKV_STOPPED and sets its message. */
 enum qkv_status qkv_generate_stopped(struct qkv_context *ctx);
 

@@ -82,15 +82,14 @@ static enum qkv_status prompt_begin(struct qkv_context *ctx, struct qkv_prompt *
     return p->ids ? QKV_OK : QKV_MEMORY;
 }
 
-static enum qkv_status prompt_fit(struct qkv_model *model, const struct qkv_generate_options *o, struct qkv_prompt *p) {
+/* `frame`: of a source that is a text; a prompt is one of its own, and ids have none. */
+static enum qkv_status prompt_fit(struct qkv_model *model, const struct qkv_generate_options *o,
+                                  struct qkv_sequence_frame frame, struct qkv_prompt *p) {
     const bool source = p->source != NULL;
-    const struct qkv_tokenizer *tokenizer = source ? qkv_model_source_tokenizer(model) : p->tokenizer;
     const struct qkv_long_rule rule = {.kind = o->long_prompt,
                                        .most = source ? (size_t)model->spec.context : qkv_prompt_context(model, o)};
-    struct qkv_sequence_frame frame = {0};
     size_t *found = source ? &p->source_count : &p->count;
     const size_t count = *found;
-    if (!o->ids) frame = qkv_source_frame(tokenizer, false, source);
     const enum qkv_long_fate fate = qkv_long_apply(&rule, frame, source ? p->source : p->ids, found);
     if (fate == QKV_FATE_REFUSED)
         return qkv_fail(qkv_model_context(model), QKV_ARGUMENT,
@@ -172,12 +171,15 @@ enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_
                : qkv_tokenizer_encode_sequence(ctx, p->tokenizer, size ? text : "", size, true, &p->ids, &p->count);
     if (!status && o->take_prompt) o->take_prompt(o->prompt_user, p->ids, p->count);
     if (!status && p->count == 0) status = prompt_begin(ctx, p);
-    if (!status) status = prompt_fit(model, o, p);
+    struct qkv_sequence_frame frame = {0};
+    if (!status && !o->ids) frame = qkv_source_frame(p->tokenizer, false, false);
+    if (!status) status = prompt_fit(model, o, frame, p);
     return status ? status : prompt_rule(model, o, p);
 }
 
 /* Sets the tokens that targets begin and end with, as a search has them. */
-static enum qkv_status prompt_target(struct qkv_model *model, struct qkv_generate_options *o, struct qkv_prompt *p) {
+static enum qkv_status prompt_target(struct qkv_model *model, struct qkv_generate_options *o,
+                                     const struct qkv_languages *languages, struct qkv_prompt *p) {
     struct qkv_search_job job = {0};
     enum qkv_status status = qkv_search_check_model(model, "generating");
     if (!status) status = qkv_search_find_ids(model, &job);
@@ -188,33 +190,51 @@ static enum qkv_status prompt_target(struct qkv_model *model, struct qkv_generat
     p->barred = job.ids.barred.count ? *job.ids.barred.ids : -1;
     p->ids = qkv_allocate(qkv_model_context(model), 1, sizeof *p->ids);
     if (!p->ids) return QKV_MEMORY;
-    *p->ids = job.ids.begin;
+    *p->ids = languages->begin >= 0 ? languages->begin : job.ids.begin;
     p->count = 1;
     if (o->end_id >= 0 || o->end_count) return QKV_OK;
     for (size_t i = 0; i < job.ids.ends.count && i < QKV_TOKEN_ENDS; i++) o->ends[o->end_count++] = job.ids.ends.ids[i];
     return QKV_OK;
 }
 
+/* The source of a text, with its languages. */
+static enum qkv_status prompt_encode_source(struct qkv_model *model, const char *text, size_t size,
+                                            const struct qkv_languages *languages, struct qkv_sequence_frame *frame,
+                                            struct qkv_prompt *p) {
+    const struct qkv_tokenizer *t = qkv_model_source_tokenizer(model);
+    *frame = qkv_source_frame(t, false, true);
+    if (qkv_is_blank(text, size)) return QKV_OK;
+    const enum qkv_status status =
+        qkv_source_encode(qkv_model_context(model), t, text, size, false, true, &p->source, &p->source_count);
+    return status ? status : qkv_languages_put(model, languages, frame, &p->source, &p->source_count);
+}
+
 enum qkv_status qkv_prompt_read_source(struct qkv_model *model, const char *text, size_t size,
-                                       struct qkv_generate_options *o, struct qkv_prompt *p) {
+                                       struct qkv_generate_options *o, const struct qkv_languages *languages,
+                                       struct qkv_prompt *p) {
     struct qkv_context *ctx = qkv_model_context(model);
-    enum qkv_status status = prompt_target(model, o, p);
+    struct qkv_sequence_frame frame = {0};
+    enum qkv_status status = prompt_target(model, o, languages, p);
     if (status) return status;
     if (o->ids && size)
         return qkv_fail(ctx, QKV_ARGUMENT, "the prompt is given as a text and as ids; leave one of them out");
-    if (o->ids)
-        status = prompt_copy_ids(ctx, o, (size_t)model->spec.source_vocab, &p->source, &p->source_count);
-    else if (!qkv_is_blank(text, size))
-        status = qkv_source_encode(ctx, qkv_model_source_tokenizer(model), text, size, false, true, &p->source,
-                                   &p->source_count);
+    if (o->ids && (languages->source >= 0 || languages->before >= 0))
+        return qkv_fail(ctx, QKV_ARGUMENT,
+                        "the source is given as ids, which have its languages already; leave the languages out");
+    status = o->ids ? prompt_copy_ids(ctx, o, (size_t)model->spec.source_vocab, &p->source, &p->source_count)
+                    : prompt_encode_source(model, text, size, languages, &frame, p);
     p->skipped = !p->source_count;
-    if (!status && p->source_count) status = prompt_fit(model, o, p);
-    return status ? status : prompt_rule(model, o, p);
+    if (!status && p->source_count) status = prompt_fit(model, o, frame, p);
+    if (!status) status = prompt_rule(model, o, p);
+    if (languages->first >= 0) p->rules.tokens.first = languages->first;
+    p->lead = qkv_language_leads(model, p->rules.tokens.first);
+    return status;
 }
 
-const char *qkv_prompt_token(const struct qkv_prompt *p, int32_t id, bool first, size_t *size) {
-    const char *text = p->tokenizer ? qkv_tokenizer_token(p->tokenizer, id, size) : NULL;
-    const bool space = text && first && p->trimmed && *size > 1 && *text == ' ';
+const char *qkv_prompt_token(const struct qkv_prompt *p, int32_t id, size_t index, size_t *size) {
+    *size = 0;
+    const char *text = p->tokenizer && index >= p->lead ? qkv_tokenizer_token(p->tokenizer, id, size) : NULL;
+    const bool space = text && index == p->lead && p->trimmed && *size > 1 && *text == ' ';
     *size -= space;
     return text ? text + space : NULL;
 }

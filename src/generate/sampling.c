@@ -265,18 +265,24 @@ enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *s
     return qkv_sample_by_rules(ctx, &call, id);
 }
 
-/* The text that was made after a prompt, as the constraint reads it. */
+/* Whether the ids have all tokens that are no text of the constraint: the prompt, and a language that leads. */
+static bool prompt_is_led(const struct qkv_prompt *p, size_t count) {
+    return count >= p->begun + p->lead;
+}
+
+/* The text that was made after these, as the constraint reads it. */
 static struct qkv_constrained_text prompt_text(const struct qkv_prompt *p, const int32_t *ids, size_t count) {
+    const size_t from = p->begun + p->lead;
     return (struct qkv_constrained_text){.tokenizer = p->tokenizer,
-                                         .ids = ids + p->begun,
-                                         .count = count - p->begun,
+                                         .ids = ids + from,
+                                         .count = count - from,
                                          .unspaced = p->empty && p->tokenizer->whole_words};
 }
 
 enum qkv_status qkv_prompt_is_whole(struct qkv_context *ctx, const struct qkv_prompt *p, const int32_t *ids,
                                     size_t count, struct qkv_constraint_place *place, bool *whole) {
     *whole = false;
-    if (!p->constraint) return QKV_OK;
+    if (!p->constraint || !prompt_is_led(p, count)) return QKV_OK;
     const struct qkv_constrained_text text = prompt_text(p, ids, count);
     return qkv_constraint_is_last(ctx, p->constraint, &text, place, whole);
 }
@@ -295,6 +301,7 @@ enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prom
                                                             : (struct qkv_token_list){history, p->begun},
                                         .source_once = {p->once, p->once_count}};
     struct qkv_allowed allowed = {0};
+    const bool bound = p->constraint && prompt_is_led(p, history_count);
     const struct qkv_sample_call call = {.sampling = sampling,
                                          .rules = &rules,
                                          .barred = {&p->barred, 1},
@@ -302,8 +309,8 @@ enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prom
                                          .logits = logits,
                                          .vocab = p->vocab,
                                          .draw = draw,
-                                         .allowed = p->constraint ? &allowed : NULL};
-    if (p->constraint) {
+                                         .allowed = bound ? &allowed : NULL};
+    if (bound) {
         const struct qkv_constrained_text made = prompt_text(p, history, history_count);
         const enum qkv_status status = qkv_constraint_allowed(ctx, p->constraint, &made, place, &allowed);
         if (status) return status;

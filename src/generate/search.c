@@ -257,6 +257,10 @@ enum qkv_status qkv_search(struct qkv_model *model, const int32_t *const *source
                                  .options = &own,
                                  .take = take,
                                  .user = user};
+    if (own.source_language || own.target_language)
+        return qkv_fail(qkv_call, QKV_ARGUMENT,
+                        "sources of ids have their languages already; leave source_language and target_language NULL, "
+                        "and let rules.first name the language of targets");
     status = qkv_search_check_model(model, "searching");
     if (!status) status = qkv_search_find_ids(model, &job);
     return status ? status : qkv_search_run(model, &job);

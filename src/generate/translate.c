@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/sized_options.h"
+#include "generate/generate.h"
 #include "generate/search.h"
 #include "generate/texts.h"
 #include "text/sequence.h"
@@ -13,6 +14,8 @@ struct translation {
     struct qkv_context *ctx;
     struct qkv_model *model;
     struct qkv_long_rule rule;
+    struct qkv_languages languages;
+    size_t lead; /* tokens of a target that are no text, before the others: its language */
     qkv_take_translation *take;
     void *user;
     int32_t **sources; /* of the lines that are not blank */
@@ -36,15 +39,15 @@ static bool give_blanks(struct translation *t, size_t end) {
     return true;
 }
 
-/* Writes the text of a hypothesis. If tokens bring their own space, the first one loses it. */
+/* Writes the text of a hypothesis. If tokens bring their own space, the first one of the text loses it. */
 static enum qkv_status write_text(struct translation *t, const struct qkv_hypothesis *h) {
     const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
     t->text.size = 0;
     enum qkv_status status = qkv_buffer_append(t->ctx, &t->text, "", 0);
-    for (size_t i = 0; i < h->count && !status; i++) {
+    for (size_t i = t->lead; i < h->count && !status; i++) {
         size_t size = 0;
         const char *token = qkv_tokenizer_token(tokenizer, h->ids[i], &size); /* NULL for an id without a token */
-        size_t skip = i == 0 && size > 1 && token[0] == ' ';
+        size_t skip = i == t->lead && size > 1 && token[0] == ' ';
         if (token) status = qkv_buffer_append(t->ctx, &t->text, token + skip, size - skip);
     }
     return status;
@@ -71,8 +74,13 @@ static enum qkv_status translate_read(struct translation *t, const char *text, s
     int32_t **ids = &t->sources[t->count];
     size_t *length = &t->lengths[t->count];
     enum qkv_status status = qkv_source_encode(t->ctx, tokenizer, text, strlen(text), false, true, ids, length);
-    if (status) return status;
-    const enum qkv_long_fate fate = qkv_long_apply(&t->rule, qkv_source_frame(tokenizer, false, true), *ids, length);
+    struct qkv_sequence_frame frame = qkv_source_frame(tokenizer, false, true);
+    if (!status) status = qkv_languages_put(t->model, &t->languages, &frame, ids, length);
+    if (status) {
+        qkv_free(*ids);
+        return status;
+    }
+    const enum qkv_long_fate fate = qkv_long_apply(&t->rule, frame, *ids, length);
     if (fate == QKV_FATE_FITS)
         t->numbers[t->count++] = i;
     else
@@ -102,6 +110,20 @@ static enum qkv_status translate_some(struct translation *t, struct qkv_search_j
     return status || give_blanks(t, end) ? status : t->status;
 }
 
+/* Sets the languages of a translation, and the rules with them. */
+static enum qkv_status translate_languages(struct translation *t, struct qkv_search_options *o,
+                                           struct qkv_token_rules *rules, struct qkv_search_job *job) {
+    enum qkv_status status = qkv_languages_choose(t->model, o->source_language, o->target_language, &t->languages);
+    if (!status) status = qkv_rules_take(t->model, o->rules, rules);
+    if (status) return status;
+    if (t->languages.begin >= 0) job->ids.begin = t->languages.begin;
+    if (t->languages.first >= 0) rules->first = t->languages.first;
+    t->lead = qkv_language_leads(t->model, rules->first);
+    o->rules = rules;
+    o->source_language = o->target_language = NULL;
+    return QKV_OK;
+}
+
 enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines, size_t count,
                               const struct qkv_search_options *options, qkv_take_translation *take, void *user) {
     QKV_CALL(qkv_model_context(model));
@@ -113,10 +135,12 @@ enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines,
     if (status) return status;
     options = &own;
     struct qkv_context *ctx = qkv_model_context(model);
+    struct qkv_token_rules rules;
     struct translation t = {.ctx = ctx, .model = model, .take = take, .user = user};
     struct qkv_search_job job = {.what = "line", .options = options, .take = take_hypotheses, .user = &t};
     status = qkv_search_check_model(model, "translate");
     if (!status) status = qkv_search_find_ids(model, &job);
+    if (!status) status = translate_languages(&t, &own, &rules, &job);
     if (status) return status;
     t.rule = (struct qkv_long_rule){
         .kind = options->long_lines, .most = (size_t)qkv_model_spec(model)->context, .found = options->long_count};

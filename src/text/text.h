@@ -18,7 +18,8 @@
  * (Oniguruma's patterns for PCRE2), chain_*.c (the chain), template.c (special tokens around a sequence), merge.c
  * (merging a piece), bpe_train.c (learning merges), train_tokenizer.c (the rows of trained kinds, vocabularies from a
  * text), cut.c, tokenizer.c (tables, encoding, decoding), token_trie.c, tokenizer_json.c, tokenizer_file.c
- * (reading; spm.h and tiktoken.h have the files that are no tokenizer.json), tokenizer_save.c. */
+ * (reading; spm.h and tiktoken.h have the files that are no tokenizer.json), tokenizer_save.c,
+ * language_tokens.c (tokens of languages). */
 #ifndef QKV_TEXT_H
 #define QKV_TEXT_H
 
@@ -152,6 +153,8 @@ struct qkv_tokenizer {
     size_t end_count;
     struct qkv_chain *chain;       /* chain.h */
     struct qkv_chat_sources chats; /* the templates of the model's chats, which only files read */
+    /* the languages of sources and of targets, as the folder names them; NULL: it does not */
+    char *languages[2];
     _Atomic(struct qkv_token_trie *) trie; /* token_trie.h; NULL: nothing has asked for it */
 };
 
@@ -271,6 +274,20 @@ enum qkv_status qkv_tokenizer_print(struct qkv_context *ctx, const struct qkv_to
 const char *qkv_vocab_model_name(const struct json_t *model);
 /* Decodes base64 (RFC 4648) in place and returns the number of bytes; SIZE_MAX: it is not base64. (charsmap.c) */
 size_t qkv_base64_decode(char *text);
+
+/* ---- language_tokens.c ----------------------------------------------------------------------------------------- */
+
+/* A language that a tokenizer has a token for. */
+struct qkv_language {
+    const char *code; /* `size` bytes of the token's text, fewer than QKV_LANGUAGE_TEXT */
+    size_t size;
+    int32_t id;
+    bool targets_only; /* the token is put before a source, and names the language of its target */
+};
+/* Whether a token is that of a language. */
+bool qkv_language_of(const struct qkv_tokenizer *t, int32_t id, struct qkv_language *out);
+/* Gives the next language, from *at, which begins with 0; false: there are no more. t NULL: none. */
+bool qkv_language_next(const struct qkv_tokenizer *t, size_t *at, struct qkv_language *out);
 
 /* ---- tokenizer_folder.c ---------------------------------------------------------------------------------------- */
 

@@ -21,6 +21,8 @@ void qkv_tokenizer_free(struct qkv_tokenizer *t) {
     free(t->around.ids);
     free(t->around.json);
     qkv_chat_sources_free(&t->chats);
+    free(t->languages[0]);
+    free(t->languages[1]);
     qkv_token_trie_free(t->trie);
     free(t);
 }

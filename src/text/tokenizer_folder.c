@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 
 #define ENDS_KEY "more_end_tokens"
+/* The languages of sources and of targets: the keys of Marian, and those of mBART, M2M100 and NLLB. */
+static const char *const language_keys[2][2] = {{"source_lang", "src_lang"}, {"target_lang", "tgt_lang"}};
 enum { CONFIG_BYTES = 1 << 24, VOCAB_BYTES = 1 << 28 };
 
 static const char *const role_keys[QKV_TOKEN_ROLES] = {
@@ -384,6 +386,17 @@ static enum qkv_status folder_ends(struct folder *f) {
     return status;
 }
 
+/* Reads the languages, but not those that would be the model's own, "auto". */
+static enum qkv_status folder_languages(struct folder *f) {
+    for (size_t i = 0; i < 2; i++)
+        for (size_t k = 0; k < 2 && !f->t->languages[i]; k++) {
+            const char *code = json_string_value(json_object_get(f->config, language_keys[i][k]));
+            if (!code || !*code || strlen(code) >= QKV_LANGUAGE_TEXT || !strcmp(code, QKV_LANGUAGE_AUTO)) continue;
+            if (!(f->t->languages[i] = qkv_copy_string(f->ctx, code))) return QKV_MEMORY;
+        }
+    return QKV_OK;
+}
+
 static enum qkv_status folder_roles(struct folder *f) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < QKV_TOKEN_ROLES && !status; i++) {
@@ -391,6 +404,7 @@ static enum qkv_status folder_roles(struct folder *f) {
         const int id = text ? folder_id(f, text) : -1;
         if (id >= 0) status = qkv_tokenizer_set_role(f->ctx, f->t, (enum qkv_token_role)i, id);
     }
+    if (!status) status = folder_languages(f);
     return status ? status : folder_ends(f);
 }
 
@@ -441,7 +455,7 @@ enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tok
 }
 
 bool qkv_tokenizer_has_roles(const struct qkv_tokenizer *t) {
-    bool any = t->end_count > 0 || t->chats.count > 0;
+    bool any = t->end_count > 0 || t->chats.count > 0 || t->languages[0] || t->languages[1];
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++) any = any || (t->has_role[i] && t->roles[i] >= 0);
     return any;
 }
@@ -471,6 +485,8 @@ static json_t *roles_json(struct qkv_context *ctx, const struct qkv_tokenizer *t
         made = !json_array_append_new(ends, roles_token(ctx, t, t->ends[i]));
     if (made && t->end_count) made = !json_object_set(root, ENDS_KEY, ends);
     json_decref(ends);
+    for (size_t i = 0; i < 2 && made; i++)
+        if (t->languages[i]) made = !json_object_set_new(root, language_keys[i][0], json_string(t->languages[i]));
     if (made && t->chats.count) made = !json_object_set_new(root, "chat_template", qkv_chat_sources_json(&t->chats));
     if (made) return root;
     json_decref(root);

@@ -294,6 +294,10 @@ enum qkv_status qkv_evaluate_pairs(struct qkv_model *model, const char *path, co
     *evaluation = (struct qkv_pairs_evaluation){0};
     struct qkv_search_options own = qkv_search_defaults();
     enum qkv_status status = QKV_TAKE_OPTIONS(a.ctx, qkv_search_options, &own, options);
+    if (!status && (own.source_language || own.target_language))
+        status = qkv_fail(a.ctx, QKV_ARGUMENT,
+                          "pairs are evaluated in the model's own languages; leave source_language and "
+                          "target_language NULL");
     if (!status) status = check_model(model);
     if (!status) status = read_pairs(a.ctx, &pairs);
     status = qkv_rank_check_evaluation_of(model, path, status);

@@ -56,6 +56,7 @@ useful translate nowhere --length-penalty 1 --early-stopping never text
 useful translate nowhere --n-best 3 text
 useful translate nowhere --min-tokens 2 --suppress "5 6" --suppress-first 7 --bad-words "8 9, 10" --force-first 3 text
 useful translate nowhere --force-last 2 --source-penalty 2 --source-no-repeat 3 --repeat-penalty 1.2 text
+useful translate nowhere --source en --target de text
 useful translate nowhere --length-penalty 1 --sample --n-best 2 text
 useful translate nowhere --sample --temp 2 --top-k 3 --top-p 0.5 --seed 1 --scores text
 useful translate nowhere --input there.txt -o new.txt --force --max-tokens 3 --no-repeat 2 --batch 1 -q

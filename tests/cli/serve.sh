@@ -26,7 +26,9 @@ sed 's/"context": 32/"context": 512/' spec.json >wide.json
 try 0 "$QKV" new wide.json --tokenizer decoder/tokenizer.json --out wide
 
 # ---- paths ----
-serve all run classifier encoder pairs wide --log json --body 1 --temp 0.8
+cp -r pairs named
+printf '{"source_lang": "en", "target_lang": "de"}\n' >named/tokenizer_config.json
+serve all run classifier encoder pairs wide named --log json --body 1 --temp 0.8
 same "$(cat all.out)" "http://127.0.0.1:$port" "what is printed"
 grep -q '^qkv: at most [0-9.]* MiB of memory' all.err || fail "no plan of memory"
 grep -q '^qkv: it listens on this machine alone' all.err || fail "nothing about who can reach it"
@@ -38,6 +40,8 @@ ask GET /v1/models/pairs
 expect 200 '^\{"id": "pairs"'
 ask GET /v1/models/pair
 expect 404 'there is no model ."pair."; did you mean pairs'
+ask GET /languages
+expect 200 '^\[\]$'
 ask GET /v1/completion
 expect 404 'did you mean /v1/completions\?.*"code": "not_found"'
 ask DELETE /v1/completions
@@ -154,8 +158,11 @@ post /classify '{"model":"classifier","input":"what is the name of the queen ?"}
 expect 200 '"label": "[^"]+", "probs": \[[0-9.e-]+, [0-9.e-]+, [0-9.e-]+\], "num_classes": 3'
 try 0 "$QKV" classify classifier "what is the name of the queen ?" --top 1
 same "$(value label | tr -d '"')" "$(cut -f1 out)" "the class"
-post /translate '{"model":"pairs","q":["the queen","England"],"source":"en","target":"de"}'
+post /translate '{"model":"pairs","q":["the queen","England"],"source":"auto","target":"auto","format":"text"}'
 expect 200 '^\{"translatedText": \['
+sed -n 1p body >unnamed
+post /translate '{"model":"named","q":["the queen","England"],"source":"en","target":"de"}'
+same "$(sed -n 1p body)" "$(cat unnamed)" "translations with languages"
 translated() { try 0 "$QKV" translate pairs -q --json "$@"; sed 's/.*"translations"//' out >translations; }
 translated "the queen" England
 same "$(grep -oE '"([^"\\]|\\.)*"' body | sed 1d)" "$(value text translations)" "translations"
@@ -202,6 +209,12 @@ bad /v1/embeddings '{"model":"encoder","input":"a","encoding_format":"x"}' 400 '
 bad /v1/embeddings '{"model":"encoder","input":"a","dimensions":3}' 400 '"dimensions"' 'dimensions'
 bad /classify '{"input":"a"}' 400 '"model"' 'run has no classes'
 bad /v1/embeddings '{"input":"a"}' 400 '"model"' 'run makes no vectors'
+bad /translate '{"model":"pairs","q":"a","source":"en"}' 400 '"source"' 'does not say what it translates'
+bad /translate '{"model":"pairs","q":"a","target":3}' 400 '"target"' 'code of a language'
+bad /translate '{"model":"named","q":"a","source":"fr"}' 400 '"source"' 'the model has en'
+bad /translate '{"model":"named","q":"a","source":"en","target":"en"}' 400 '"target"' 'the model has de'
+bad /translate '{"model":"named","q":"a","format":"html"}' 400 '"format"' 'must be'
+bad $c '{"prompt":"a","target":"de"}' 400 '"target"' 'does not translate'
 bad /translate '{"q":"a"}' 400 '"model"' 'does not translate'
 bad /tokenize '{"content":3}' 400 '"content"' 'text'
 bad /detokenize '{"tokens":[99999]}' 400 '"tokens"' '99999'
@@ -285,6 +298,16 @@ start='\{"time": "[0-9T:-]+", "id": "mine-7", "address": "127.0.0.1", "method": 
 start="$start, \"path\": \"/v1/completions\", \"status\": 200, \"model\": \"run\""
 grep -qE "^$start, \"prompt_tokens\": [1-9]" all.err ||
     fail "no line of the log"
+
+# ---- languages ----
+serve languages named --log none
+ask GET /languages
+expect 200 '^\[\{"code": "en", "name": "en", "targets": \["de"\]\}\]$'
+stop languages
+try 0 "$QKV" translate named -q "the queen" --source en --target DE
+same "$(cat out)" "$("$QKV" translate named -q "the queen")" "a translation with languages"
+refuse 1 'the target language is "fr", but the model has de' "$QKV" translate named a --target fr
+refuse 2 'both choose the first token' "$QKV" translate named a --target de --force-first 3
 
 # ---- keys and limits ----
 printf 'first-key\nsecond-key\n' >keys.txt

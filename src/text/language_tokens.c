@@ -1,0 +1,63 @@
+/* Languages that a tokenizer has special tokens for, as models that translate between several have them: __en__
+ * (M2M100), eng_Latn (NLLB), en_XX (mBART), and >>fra<<, which tells a model of one source language the target
+ * (Marian). */
+#include "text/chain.h"
+
+#include <string.h>
+
+static bool is_lower(char c) {
+    return c >= 'a' && c <= 'z';
+}
+
+static bool is_upper(char c) {
+    return c >= 'A' && c <= 'Z';
+}
+
+static size_t run_of(const char *text, size_t size, bool (*is)(char)) {
+    size_t n = 0;
+    while (n < size && is(text[n])) n++;
+    return n;
+}
+
+/* Whether a code is 2 or 3 small letters. */
+static bool is_plain(const char *code, size_t size) {
+    return (size == 2 || size == 3) && run_of(code, size, is_lower) == size;
+}
+
+/* Whether it has a region, en_XX, or a script, eng_Latn. */
+static bool is_region(const char *code, size_t size) {
+    return size == 5 && is_plain(code, 2) && code[2] == '_' && run_of(code + 3, 2, is_upper) == 2;
+}
+
+static bool is_script(const char *code, size_t size) {
+    return size == 8 && is_plain(code, 3) && code[3] == '_' && is_upper(code[4]) && run_of(code + 5, 3, is_lower) == 3;
+}
+
+/* The code between two signs of two bytes each; 0: there is none. */
+static size_t code_between(const char *text, size_t size, const char *before, const char *after) {
+    const bool is = size > 4 && !memcmp(text, before, 2) && !memcmp(text + size - 2, after, 2);
+    return is && size - 4 < QKV_LANGUAGE_TEXT ? size - 4 : 0;
+}
+
+static bool language_read(const char *text, size_t size, struct qkv_language *out) {
+    const size_t named = code_between(text, size, "__", "__"), target = code_between(text, size, ">>", "<<");
+    out->targets_only = target > 0;
+    out->code = text + (named || target ? 2 : 0);
+    out->size = named ? named : target ? target : size;
+    if (target) return run_of(out->code, 1, is_lower) == 1;
+    return named ? is_plain(out->code, out->size) : is_region(text, size) || is_script(text, size);
+}
+
+bool qkv_language_of(const struct qkv_tokenizer *t, int32_t id, struct qkv_language *out) {
+    size_t size = 0;
+    const char *text = qkv_tokenizer_token(t, id, &size);
+    if (!text || !t->tokens[id].added || !language_read(text, size, out)) return false;
+    out->id = id;
+    return true;
+}
+
+bool qkv_language_next(const struct qkv_tokenizer *t, size_t *at, struct qkv_language *out) {
+    while (t && *at < t->chain->added_count)
+        if (qkv_language_of(t, t->chain->added[(*at)++].id, out)) return true;
+    return false;
+}
