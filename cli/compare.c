@@ -302,7 +302,8 @@ static int compare_run(const void *values, const char *const *words, size_t coun
 static void compare_describe(char *text, size_t size) {
     static const char before[] =
         "Trains every variant on the same text, with the same batches and seeds, in a run of its own in FOLDER. train "
-        "--resume, eval, info, report and inspect read these runs like any other. Then it measures each variant: the "
+        "--resume, eval, info, report and inspect read these runs like any other. A mixture of texts is made tokens "
+        "once, in FOLDER/shards. Then it measures each variant: the "
         "loss over the whole validation part (as eval prints it for FOLDER/valid.txt), the speed of training, of "
         "reading a prompt and of decoding at several lengths of the cache, the cache of a token and the memory to "
         "train (as info prints them). Speeds are medians. The variants take turns in the measurement of prompts and "

@@ -8,8 +8,8 @@
 #include "cli_text.h"
 
 struct arguments {
-    struct cli_texts data;
-    const char *text_key, *pairs, *labeled, *examples, *chat, *template, *long_lines, *against;
+    struct cli_texts data, chat;
+    const char *text_key, *pairs, *labeled, *examples, *template, *long_lines, *against;
     int64_t batch, context;
     struct cli_search search;
     bool json, quiet, documents, no_documents;
@@ -35,8 +35,9 @@ static const struct cli_option options[] = {
      .help = "file of labelled lines: each line has a label, a tab and a text; for a head that classifies tokens, a "
              "word, a tab and its label, with an empty line between sentences",
      .subject = "data"},
-    {CLI_READ, 0, "chat", "FILE", offsetof(struct arguments, chat),
-     .help = "JSON file of talks: each line has messages, conversations, or a prompt with its completion",
+    {CLI_READS, 0, "chat", "FILE", offsetof(struct arguments, chat),
+     .help = "talks, JSON lines: each has messages, conversations, or a prompt with its completion; a file, plain or "
+             "packed (.gz, .zst), a folder or a pattern of names",
      .subject = "data"},
     {CLI_READ, 0, "template", "FILE", offsetof(struct arguments, template),
      .help = "talks: chat template to use in place of the model's", .subject = "data"},
@@ -69,9 +70,9 @@ static const struct cli_option options[] = {
 
 CLI_CONDITION(has_no_text, struct arguments, !a->data.count)
 CLI_CONDITION(has_no_pairs, struct arguments, !a->pairs)
-CLI_CONDITION(has_no_talks, struct arguments, !a->chat)
-CLI_CONDITION(compares_nothing, struct arguments, !a->data.count && !a->chat)
-CLI_CONDITION(has_labels, struct arguments, a->labeled || a->chat)
+CLI_CONDITION(has_no_talks, struct arguments, !a->chat.count)
+CLI_CONDITION(compares_nothing, struct arguments, !a->data.count && !a->chat.count)
+CLI_CONDITION(has_labels, struct arguments, a->labeled || a->chat.count)
 CLI_CONDITION(has_other, struct arguments, a->against)
 CLI_CONDITION(is_greedy, struct arguments, a->search.beam == 1)
 
@@ -354,8 +355,8 @@ static int eval_same_tokens(const struct qkv_tokenizer *one, const struct qkv_to
 static int eval_same_talks(const struct qkv_talks_evaluation talks[2], const struct arguments *a) {
     if (talks[0].tokens == talks[1].tokens && talks[0].long_lines == talks[1].long_lines) return CLI_DONE;
     return cli_failed("%zu of the lines are longer than the context of the first model, %zu than that of %s, so their "
-                      "losses are of other tokens (%zu and %zu); remove long lines from %s",
-                      talks[0].long_lines, talks[1].long_lines, a->against, talks[0].tokens, talks[1].tokens, a->chat);
+                      "losses are of other tokens (%zu and %zu); remove long lines",
+                      talks[0].long_lines, talks[1].long_lines, a->against, talks[0].tokens, talks[1].tokens);
 }
 
 /* Both models read the talks that the first one's template writes. */
@@ -370,9 +371,12 @@ static int eval_talks(struct qkv_model *model, struct qkv_model *other, const st
     enum qkv_status status = qkv_chat_template_open(ctx, folder, a->template, &templates);
     if (status == QKV_FILE && !a->template) status = QKV_OK; /* prompts that are texts need none */
     if (!status && a->long_lines) status = qkv_long_find(ctx, a->long_lines, &kind);
-    if (!status) status = qkv_evaluate_talks(model, templates, a->chat, kind, cli_task_progress, task, &talks[0]);
+    if (!status)
+        status = qkv_evaluate_talks(model, templates, a->chat.items, a->chat.count, kind, cli_task_progress, task,
+                                    &talks[0]);
     if (!status && other)
-        status = qkv_evaluate_talks(other, templates, a->chat, kind, cli_task_progress, task, &talks[1]);
+        status = qkv_evaluate_talks(other, templates, a->chat.items, a->chat.count, kind, cli_task_progress, task,
+                                    &talks[1]);
     qkv_chat_template_free(templates);
     cli_progress_clear(task->progress);
     if (status) return status == QKV_STOPPED ? CLI_INTERRUPTED : cli_broken(ctx);
@@ -451,7 +455,7 @@ static int eval_evaluate(struct qkv_model *model, struct qkv_model *other, const
 
 static int eval_check(const struct arguments *a) {
     int files =
-        (a->data.count > 0) + (a->pairs != NULL) + (a->labeled != NULL) + (a->examples != NULL) + (a->chat != NULL);
+        (a->data.count > 0) + (a->pairs != NULL) + (a->labeled != NULL) + (a->examples != NULL) + (a->chat.count > 0);
     if (!files)
         return cli_usage("eval: name a text, pairs, labelled lines, examples or talks: --data FILE, --pairs FILE, "
                          "--labeled FILE, --examples FILE or --chat FILE");
@@ -469,13 +473,13 @@ static int eval_fill(struct qkv_context *ctx, const struct arguments *a, const s
                                   .context = (size_t)a->context,
                                   .width = (size_t)(a->search.beam ? a->search.beam : 1),
                                   .max_tokens = (size_t)a->search.max_tokens,
-                                  .against = a->chat ? NULL : against};
+                                  .against = a->chat.count ? NULL : against};
     /* talks are batched to so many tokens; longer ones are rare */
-    if (a->chat) use.batch = 1, use.context = TALK_TOKENS;
-    use.use = a->data.count || a->chat ? QKV_USE_EVALUATE_TEXT
-              : a->pairs               ? QKV_USE_EVALUATE_PAIRS
-              : a->labeled             ? QKV_USE_EVALUATE_LABELS
-                                       : QKV_USE_EVALUATE_EXAMPLES;
+    if (a->chat.count) use.batch = 1, use.context = TALK_TOKENS;
+    use.use = a->data.count || a->chat.count ? QKV_USE_EVALUATE_TEXT
+              : a->pairs                     ? QKV_USE_EVALUATE_PAIRS
+              : a->labeled                   ? QKV_USE_EVALUATE_LABELS
+                                             : QKV_USE_EVALUATE_EXAMPLES;
     use.file = a->pairs ? a->pairs : a->labeled ? a->labeled : a->examples;
     if (qkv_opening_check_use(opening, &use)) return cli_broken(ctx);
     return cli_load_opened(common, ctx, folder, opening, model);
@@ -520,8 +524,8 @@ static int eval_run(const void *values, const char *const *words, size_t count) 
     if (code == CLI_DONE) code = eval_documents(ctx, a, words[0], &documents);
     if (code == CLI_DONE) {
         cli_catch_signals();
-        code = a->chat ? eval_talks(model, other, a, words[0], &task)
-                       : eval_evaluate(model, other, a, documents, &read, &task);
+        code = a->chat.count ? eval_talks(model, other, a, words[0], &task)
+                             : eval_evaluate(model, other, a, documents, &read, &task);
     }
     cli_rules_free(&read);
     qkv_model_free(model);

@@ -8,7 +8,8 @@
  *         qkv_comparison_measure(c, NULL) || qkv_comparison_write(c)) puts(qkv_message(ctx));
  *
  * Variants are decoders that predict the next token of a text. All see the same text, cut at the same place for
- * validation, and the same tokens in the same order, and start from the same seed. */
+ * validation, and the same tokens in the same order, and start from the same seed. Texts may be a mixture, as those of
+ * training. */
 #ifndef QKV_LAB_COMPARE_H
 #define QKV_LAB_COMPARE_H
 
@@ -18,6 +19,7 @@
 #define QKV_COMPARISON_RECORD  "compare.json" /* the options of the comparison */
 #define QKV_COMPARISON_DATA    "train.txt"    /* the texts, if they are made from the given files */
 #define QKV_COMPARISON_VALID   "valid.txt"
+#define QKV_COMPARISON_SHARDS  "shards" /* a folder: the tokens of a mixture, which the runs share */
 #define QKV_COMPARISON_RESULTS "results.json"
 #define QKV_COMPARISON_TABLE   "results.csv"
 #define QKV_COMPARISON_PAGE    "index.html"
@@ -56,7 +58,7 @@ struct qkv_variant {
     struct qkv_costs costs; /* parameters, cache_bytes_per_token; train_bytes for a micro-batch of the run */
     size_t memory;          /* bytes to train: costs.train_bytes, or checkpoint_bytes if activations are checkpointed */
     bool measured;          /* the numbers below are set */
-    const double *losses;   /* of each seed, over the whole validation part: from qkv_evaluate_text */
+    const double *losses; /* of each seed, over the whole validation part: from qkv_evaluate_text or qkv_evaluate_run */
     double loss, deviation; /* their mean, and the standard deviation over the seeds (NaN for one seed) */
     /* Tokens a second. train_speed: the median over the steps of training. prompt_speed: prompts of `prompt` tokens;
      * decode_speeds: decoding after that many tokens; both are medians over rounds with new models, in which the
@@ -95,7 +97,8 @@ const struct qkv_variant *qkv_comparison_fastest(const struct qkv_comparison *co
 size_t qkv_comparison_seeds(const struct qkv_comparison *comparison);
 int64_t qkv_comparison_seed(const struct qkv_comparison *comparison, size_t i);
 const size_t *qkv_comparison_caches(const struct qkv_comparison *comparison, size_t *count, size_t *prompt);
-/* The file of the losses: the validation file, or valid.txt in the comparison's folder. */
+/* The file of the losses: the validation file, or valid.txt in the comparison's folder. NULL: the texts are a mixture,
+ * and the losses are those of qkv_evaluate_run. */
 const char *qkv_comparison_valid(const struct qkv_comparison *comparison);
 
 struct qkv_compare_listener { /* each function may be NULL; one that returns false stops the work */

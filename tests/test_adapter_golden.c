@@ -384,6 +384,61 @@ static void modules_are_not_experts_in_one_tensor(void **state) {
     golden_end(&g);
 }
 
+/* Writes the adapter of a case with a and b of the second tensor of experts exchanged. */
+static void write_exchanged(struct qkv_context *ctx) {
+    static const float zeros[16 * 12];
+    struct qkv_tensors *from;
+    struct qkv_array list[64];
+    assert_ok(ctx, qkv_tensors_open(ctx, CASES "mixtral/end/" QKV_ADAPTER_WEIGHTS_FILE, &from));
+    const size_t count = qkv_tensors_count(from);
+    for (size_t i = 0; i < count; i++) {
+        list[i] = *qkv_tensors_at(from, i);
+        if (!strstr(list[i].name, "mlp.experts.lora_")) continue;
+        const bool a = strstr(list[i].name, "lora_A");
+        list[i].shape[0] = a ? 6 : 8, list[i].shape[1] = a ? 16 : 6;
+        list[i].bytes = list[i].shape[0] * list[i].shape[1] * sizeof(float);
+        list[i].dtype = QKV_F32;
+        list[i].data = zeros;
+    }
+    assert_ok(ctx, qkv_tensors_write(ctx, "adapter_bad/" QKV_ADAPTER_WEIGHTS_FILE, list, count, NULL, 0));
+    qkv_tensors_close(from);
+}
+
+/* PEFT before 0.19.1 exchanged a and b of experts in one tensor (out, in). Gate and up of this model are square: the
+ * other tensor tells which way they are, else the version of PEFT. */
+static void exchanged_experts_are_told_apart(void **state) {
+    static const struct {
+        const char *version; /* JSON */
+        bool told;
+    } versions[] = {{"\"0.21.2\"", true},     {"\"0.19.1\"", true},  {"\"0.19.1.dev0@abc\"", false},
+                    {"\"0.19.0\"", false},    {"\"0.18.1\"", false}, {"null", false},
+                    {"\"1.0\"", true},        {"\"0.20\"", true},    {"\"\"", false},
+                    {"\"0.99999999\"", true}, {"\"unknown\"", false}};
+    struct golden g;
+    (void)state;
+    golden_begin(&g, ONE_TENSOR, "end", true);
+    assert_ok(g.ctx, qkv_adapter_remove(g.model));
+    for (size_t i = 0; i < TEST_COUNT(versions); i++) {
+        write_without(g.ctx, "mixtral", "no tensor has this", 0);
+        change_settings(CASES "mixtral/end", "adapter_bad", "peft_version", versions[i].version);
+        assert_ok(g.ctx, qkv_adapter_load(g.model, "adapter_bad"));
+        assert_ok(g.ctx, qkv_adapter_remove(g.model));
+        write_without(g.ctx, "mixtral", "mlp.experts.lora_", 4); /* the adapters of down, whose shapes tell */
+        change_settings(CASES "mixtral/end", "adapter_bad", "peft_version", versions[i].version);
+        const enum qkv_status status = qkv_adapter_load(g.model, "adapter_bad");
+        if (status != (versions[i].told ? QKV_OK : QKV_FORMAT))
+            fail_msg("%s: status %d, %s", versions[i].version, status, qkv_message(g.ctx));
+        if (!status) assert_ok(g.ctx, qkv_adapter_remove(g.model));
+        if (status) assert_non_null(strstr(qkv_message(g.ctx), "gate_up_proj may be exchanged, as PEFT before 0.19.1"));
+    }
+    assert_non_null(strstr(qkv_message(g.ctx), "(this file is of unknown)"));
+    copy_settings("mixtral");
+    write_exchanged(g.ctx);
+    assert_int_equal(qkv_adapter_load(g.model, "adapter_bad"), QKV_FORMAT);
+    assert_non_null(strstr(qkv_message(g.ctx), "down_proj are exchanged, as PEFT before 0.19.1 wrote them"));
+    golden_end(&g);
+}
+
 /* PEFT has these routers as parameters: all-linear leaves them out, and patterns name the parameter. */
 static void routers_are_parameters(void **state) {
     static const char *const models[] = {"gpt_oss_small", "deepseek_v2", "deepseek_v3_plain", "dots1", "glm4_moe"};
@@ -482,6 +537,7 @@ int main(void) {
         cmocka_unit_test(bad_experts_are_refused_by_name),
         cmocka_unit_test(a_missing_expert_is_refused),
         cmocka_unit_test(modules_are_not_experts_in_one_tensor),
+        cmocka_unit_test(exchanged_experts_are_told_apart),
         cmocka_unit_test(routers_are_parameters),
         cmocka_unit_test(a_matrix_of_several_weights_has_one_adapter),
     };

@@ -145,7 +145,7 @@ static void files_that_no_record_can_name_are_refused(void **state) {
         close(file);
     }
     const char *names[QKV_FILES_MAX] = {folder};
-    assert_status(ctx, qkv_dataset_mixture.list(ctx, names, &files, NULL), QKV_ARGUMENT);
+    assert_status(ctx, qkv_dataset_list(ctx, &qkv_dataset_mixture, names, &files, NULL), QKV_ARGUMENT);
     assert_message(ctx, "data has so many files that a run cannot record them: 2600 in ");
     qkv_text_files_free(&files);
 }

@@ -3,6 +3,7 @@
 #include "context_fixture.h"
 
 #include "data/records.h"
+#include "data/tsv.h"
 
 #ifdef QKV_ZLIB
 #include <zlib.h>
@@ -346,6 +347,42 @@ static void windows_that_need_much_memory_are_refused(void **state) {
 }
 #endif
 
+/* A whole file in memory, and the rows of a file of pairs. */
+static void whole_files_are_unpacked(void **state) {
+    enum { ROWS = 60000 };
+    struct qkv_buffer text = {0};
+    struct qkv_map map;
+    struct qkv_tsv tsv;
+    (void)state;
+    for (int i = 0; i < ROWS; i++)
+        assert_ok(ctx, qkv_buffer_print(ctx, &text, "source %d\ttarget %d\n", i, (i * 7919) % 10007));
+    for (size_t k = 0; k < TEST_COUNT(endings); k++) {
+        const char *path = write_packed("whole.tsv", endings[k], text.data, text.size);
+        struct qkv_tsv_row row;
+        size_t rows = 0;
+        bool end = false;
+        assert_ok(ctx, qkv_unpack_all(ctx, path, &map));
+        assert_int_equal(map.size, text.size);
+        assert_memory_equal(map.data, text.data, text.size);
+        qkv_unmap_file(&map);
+        assert_ok(ctx, qkv_tsv_open(ctx, path, "source", "target", &tsv));
+        for (; !end; rows += !end) assert_ok(ctx, qkv_tsv_next(&tsv, &row, &end));
+        assert_int_equal(rows, ROWS);
+        qkv_tsv_close(&tsv);
+        if (!*endings[k]) continue;
+        size_t size = 0;
+        char *packed = test_read_file(path, &size);
+        test_write_file(path, packed, size - 9);
+        free(packed);
+        assert_status(ctx, qkv_tsv_open(ctx, path, "source", "target", &tsv), QKV_FORMAT);
+        assert_message(ctx, "the file is cut: its ");
+        assert_message(ctx, "whole.tsv");
+        assert_status(ctx, qkv_unpack_all(ctx, test_path("nowhere.gz"), &map), QKV_FILE);
+        assert_null(map.data);
+    }
+    qkv_buffer_free(&text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_of_all_packings_are_read),
@@ -359,6 +396,7 @@ int main(void) {
 #ifdef QKV_ZSTD
         cmocka_unit_test(small_files_that_unpack_to_huge_ones_are_refused),
         cmocka_unit_test(windows_that_need_much_memory_are_refused),
+        cmocka_unit_test(whole_files_are_unpacked),
 #endif
     };
     return cmocka_run_group_tests(tests, setup, teardown);

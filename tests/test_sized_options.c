@@ -48,6 +48,11 @@ static enum qkv_status call_qkv_evaluate_text(void *options) {
     return qkv_evaluate_text(model, &(const char *){text}, 1, options, NULL, NULL, &evaluation);
 }
 
+static enum qkv_status call_qkv_evaluate_run(void *options) {
+    struct qkv_evaluation evaluation;
+    return qkv_evaluate_run(model, folder, options, NULL, NULL, &evaluation);
+}
+
 static enum qkv_status call_qkv_evaluate_against(void *options) {
     struct qkv_divergence divergence;
     return qkv_evaluate_against(model, model, &(const char *){text}, 1, options, NULL, NULL, &divergence);
@@ -258,6 +263,11 @@ static enum qkv_status call_qkv_train_check_spec(void *options) {
     return qkv_train_check_spec(ctx, options, &spec);
 }
 
+static enum qkv_status call_qkv_train_files(void *options) {
+    bool mixture;
+    return qkv_train_files(ctx, options, &mixture);
+}
+
 static enum qkv_status call_qkv_run_match(void *options) {
     return qkv_run_match(ctx, folder, &spec, options);
 }
@@ -287,6 +297,7 @@ static enum qkv_status call_qkv_rank_plan(void *options) {
 #define CALL_LIST(X)                                                                                                   \
     X(qkv_context_create, qkv_context_options)                                                                         \
     X(qkv_evaluate_text, qkv_evaluate_options)                                                                         \
+    X(qkv_evaluate_run, qkv_evaluate_options)                                                                          \
     X(qkv_evaluate_against, qkv_evaluate_options)                                                                      \
     X(qkv_use_check_memory, qkv_use_options)                                                                           \
     X(qkv_opening_check_use, qkv_use_options)                                                                          \
@@ -322,6 +333,7 @@ static enum qkv_status call_qkv_rank_plan(void *options) {
     X(qkv_train_read_options, qkv_train_options)                                                                       \
     X(qkv_train_check, qkv_train_options)                                                                              \
     X(qkv_train_check_spec, qkv_train_options)                                                                         \
+    X(qkv_train_files, qkv_train_options)                                                                              \
     X(qkv_run_match, qkv_train_options)                                                                                \
     X(qkv_trainer_create, qkv_train_options)                                                                           \
     X(qkv_trainer_resume, qkv_resume_options)                                                                          \

@@ -190,12 +190,13 @@ static void the_loss_is_that_of_the_tokens_that_count(void **state) {
     fixture_steps(ctx, trainer, 2);
     struct qkv_model *model = qkv_trainer_model(trainer);
     assert_ok(ctx, qkv_chat_template_open(ctx, folder, NULL, &templates)); /* that the run has kept */
-    assert_ok(ctx, qkv_evaluate_talks(model, templates, path, QKV_LONG_SKIP, NULL, NULL, &found));
+    assert_ok(ctx, qkv_evaluate_talks(model, templates, &(const char *){path}, 1, QKV_LONG_SKIP, NULL, NULL, &found));
     const double expected = loss_one_by_one(model, "plain", &tokens);
     assert_int_equal(found.tokens, tokens);
     const double bound = qkv_context_precision(ctx) == QKV_FP32 ? 1e-5 : 2e-2;
     if (!(fabs(found.loss - expected) < bound)) fail_msg("loss %.9g, not %.9g", found.loss, expected);
-    assert_status(ctx, qkv_evaluate_talks(model, NULL, path, QKV_LONG_SKIP, NULL, NULL, &found), QKV_FORMAT);
+    assert_status(ctx, qkv_evaluate_talks(model, NULL, &(const char *){path}, 1, QKV_LONG_SKIP, NULL, NULL, &found),
+                  QKV_FORMAT);
     assert_message(ctx, "golden.jsonl:1: a talk needs a chat template");
     qkv_chat_template_free(templates);
     qkv_trainer_free(trainer);
@@ -227,15 +228,23 @@ static void files_are_evaluated_in_pieces(void **state) {
     const size_t size = text.size;
     add_numbers(&text, REST, REST, 2);
     test_write_file(path, text.data, text.size);
-    assert_ok(ctx, qkv_evaluate_talks(model, NULL, path, QKV_LONG_ERROR, NULL, NULL, &whole));
+    assert_ok(ctx, qkv_evaluate_talks(model, NULL, &(const char *){path}, 1, QKV_LONG_ERROR, NULL, NULL, &whole));
     test_write_file(path, text.data, size);
-    assert_ok(ctx, qkv_evaluate_talks(model, NULL, path, QKV_LONG_ERROR, NULL, NULL, &first));
+    assert_ok(ctx, qkv_evaluate_talks(model, NULL, &(const char *){path}, 1, QKV_LONG_ERROR, NULL, NULL, &first));
     test_write_file(path, text.data + size, text.size - size);
-    assert_ok(ctx, qkv_evaluate_talks(model, NULL, path, QKV_LONG_ERROR, NULL, NULL, &rest));
+    assert_ok(ctx, qkv_evaluate_talks(model, NULL, &(const char *){path}, 1, QKV_LONG_ERROR, NULL, NULL, &rest));
     assert_int_equal(whole.lines, WINDOW + REST);
     assert_int_equal(whole.tokens, first.tokens + rest.tokens);
     const double sum = first.loss * (double)first.tokens + rest.loss * (double)rest.tokens;
     assert_close(whole.loss, sum / (double)whole.tokens, 1e-6);
+    /* Two files are the lines of one. */
+    const char *paths[] = {test_path("first.jsonl"), path};
+    test_write_file(paths[0], text.data, size);
+    struct qkv_talks_evaluation both;
+    assert_ok(ctx, qkv_evaluate_talks(model, NULL, paths, 2, QKV_LONG_ERROR, NULL, NULL, &both));
+    assert_true(both.loss == whole.loss && both.lines == whole.lines && both.tokens == whole.tokens);
+    assert_status(ctx, qkv_evaluate_talks(model, NULL, paths, 0, QKV_LONG_ERROR, NULL, NULL, &both), QKV_ARGUMENT);
+    assert_message(ctx, "no file of talks to evaluate is named");
     qkv_buffer_free(&text);
     qkv_trainer_free(trainer);
 }
@@ -370,7 +379,8 @@ static void expect_none_left(const struct qkv_train_options *options, const char
     test_write_file(path, line, strlen(line));
     assert_ok(ctx, qkv_trainer_create(ctx, &spec, &o, fixture_run("some"), NULL, NULL, &trainer));
     assert_status(ctx,
-                  qkv_evaluate_talks(qkv_trainer_model(trainer), NULL, path, QKV_LONG_KEEP_START, NULL, NULL, &found),
+                  qkv_evaluate_talks(qkv_trainer_model(trainer), NULL, &(const char *){path}, 1, QKV_LONG_KEEP_START,
+                                     NULL, NULL, &found),
                   QKV_ARGUMENT);
     assert_message(ctx, "none.jsonl has more tokens than the context of 64, so long keep-start leaves none");
     qkv_trainer_free(trainer);

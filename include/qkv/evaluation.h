@@ -69,20 +69,30 @@ struct qkv_divergence {
 QKV_API enum qkv_status qkv_evaluate_against(struct qkv_model *model, struct qkv_model *other, const char *const *paths,
                                              size_t count, const struct qkv_evaluate_options *options,
                                              qkv_progress *progress, void *user, struct qkv_divergence *divergence);
-/* Experimental: what a file of talks says of a model. */
+/* Experimental: evaluates a model as qkv_evaluate_text does, on what the run in `folder` validates on: the files of its
+ * option valid, or the part of its texts that it holds out. The tokens are those of the run; files of them that are
+ * missing are made again. They do not say how much text they stand for, so `bytes` and `bits_per_byte` are 0.
+ * options->text_key is not used. A run on another kind of data, or without validation, is QKV_ARGUMENT. Each rank
+ * evaluates by itself. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER,
+ * QKV_STOPPED. */
+QKV_API enum qkv_status qkv_evaluate_run(struct qkv_model *model, const char *folder,
+                                         const struct qkv_evaluate_options *options, qkv_progress *progress, void *user,
+                                         struct qkv_evaluation *evaluation);
+/* Experimental: what files of talks say of a model. */
 struct qkv_talks_evaluation {
     double loss, perplexity;  /* loss in nats a token */
     size_t tokens;            /* tokens with a loss: of the assistant's turns and of completions */
-    size_t lines, long_lines; /* lines of the file, and those of them with more tokens than the context */
+    size_t lines, long_lines; /* lines of the files, and those of them with more tokens than the context */
     double seconds;
 };
-/* Experimental: evaluates a model on a file of talks, as in training (option chat): the mean loss of what the assistant
- * says, and of completions. `templates` write the talks; NULL: the file has only prompts that are texts. Lines with
- * more tokens than the context are treated as long_lines says. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
- * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
+/* Experimental: evaluates a model on talks, as in training (option chat): the mean loss of what the assistant says, and
+ * of completions. Each of the `count` paths is a file, plain or packed (.gz, .zst), a folder or a pattern. `templates`
+ * write the talks; NULL: the files have only prompts that are texts. Lines with more tokens than the context are
+ * treated as long_lines says. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE,
+ * QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_evaluate_talks(struct qkv_model *model, const struct qkv_chat_template *templates,
-                                           const char *path, enum qkv_long long_lines, qkv_progress *progress,
-                                           void *user, struct qkv_talks_evaluation *evaluation);
+                                           const char *const *paths, size_t count, enum qkv_long long_lines,
+                                           qkv_progress *progress, void *user, struct qkv_talks_evaluation *evaluation);
 /* Experimental: bytes of memory for each use of a model, its weights included, with the default batch sizes and
  * sequences as long as the context; shorter sequences need less. 0: the model does not have this use. */
 struct qkv_use_costs {

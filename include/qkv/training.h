@@ -88,8 +88,9 @@ QKV_API enum qkv_status qkv_optimizer_exchange(struct qkv_optimizer *optimizer);
  *
  * Options of type FILES name up to QKV_FILES_MAX files, which are read in order: options.data is the first,
  * options.data_files[0], and options.data_files[1] the second; NULL ends the list. A folder means the regular files in
- * it, sorted by the bytes of their names, without hidden files and without its folders. To give more than QKV_FILES_MAX
- * files, put them into a folder.
+ * it, sorted by the bytes of their names, without hidden files and without its folders. A name with *, ? or [ is a
+ * pattern if no file has it, and means all files that match. A file that ends with .gz or .zst is unpacked. To give
+ * more than QKV_FILES_MAX files, put them into a folder.
  *
  * Options of type DATA are FILES to train on: each is a kind of training data, and a run has one of them.
  *
@@ -211,12 +212,13 @@ QKV_API enum qkv_status qkv_optimizer_exchange(struct qkv_optimizer *optimizer);
     X(TEXT, shards, NULL, "data",                                                                                      \
       "mixtures: folder for the texts as tokens, which several runs may share (default: shards in the run's folder)")  \
     X(DATA, chat, NULL, "data",                                                                                        \
-      "JSON file of talks to train on: each line has messages, conversations, or a prompt with its completion; only "  \
-      "what the assistant says, or the completion, has a loss")                                                        \
+      "talks to train on, JSON lines in files that may be packed (.gz, .zst): each has messages, conversations, or a " \
+      "prompt with its completion; only what the assistant says, or the completion, has a loss")                       \
     X(TEXT, chat_template, NULL, "data",                                                                               \
       "chat, preferences: file with a chat template, in Jinja, in place of the model's; the run keeps it")             \
     X(DATA, preferences, NULL, "data",                                                                                 \
-      "JSON file of preferences to train on: each line has a prompt and two answers to it, chosen and rejected")       \
+      "preferences to train on, JSON lines in files that may be packed (.gz, .zst): each has a prompt and two "        \
+      "answers to it, chosen and rejected")                                                                            \
     X(TEXT, preference_loss, "dpo", "task",                                                                            \
       "preferences: dpo (Rafailov et al. 2023; label_smoothing: share of answers that are taken for the other) or "    \
       "ipo (Azar et al. 2023)")                                                                                        \
@@ -311,6 +313,11 @@ QKV_API bool qkv_train_option_data(size_t i);
 /* Experimental: the name of the option that gives the training data ("data", "pairs"), the first one in the order of
  * the options; NULL if none is given. */
 QKV_API const char *qkv_train_data(const struct qkv_train_options *options);
+/* Experimental: finds the files that the names of the training data and of the option valid mean, without reading them.
+ * *mixture gets whether the data is a mixture of texts: a name has a weight, is a pattern, or means JSON lines or
+ * packed files. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
+QKV_API enum qkv_status qkv_train_files(struct qkv_context *ctx, const struct qkv_train_options *options,
+                                        bool *mixture);
 #endif
 
 /* Whether an option may change when a run is resumed: true if it changes no number of any step. If not, *why (may be

@@ -44,8 +44,10 @@ struct qkv_comparison {
     struct qkv_context *ctx;
     struct qkv_communicator ranks; /* of the context, which has none while each rank works alone */
     char *folder, *preset;         /* preset NULL: files of specs */
-    char *data, *valid;            /* the files of training and validation */
-    struct qkv_texts training;     /* options that all share */
+    char *data, *valid; /* the files of training and validation; NULL of a mixture, whose names stay as they are */
+    char *shards;       /* of a mixture: the folder that all runs share; NULL: the options name one, or there is none */
+    bool mixes;         /* the texts are a mixture */
+    struct qkv_texts training; /* options that all share */
     struct qkv_axis *axes;
     size_t axis_count, seeds, cache_count, prompt;
     size_t *caches;
@@ -92,7 +94,8 @@ enum qkv_status qkv_comparison_note(struct qkv_comparison *c, const char *note,
 
 /* ---- the texts (join_texts.c) ------------------------------------------------------------------------------------ */
 
-/* Sets c->data and c->valid: the files of the options, or files made from them in the comparison's folder. */
+/* Sets c->data and c->valid: the files of the options, or files made from them in the comparison's folder; of a mixture
+ * c->shards. */
 enum qkv_status qkv_comparison_texts(struct qkv_comparison *c, const struct qkv_train_options *options);
 
 /* ---- compare.json (record.c) ------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* texts: the texts that all variants are trained and validated on. A single file is used as it is; several files are
- * joined in the folder of the comparison, and without a validation file the text is cut in two there. */
+ * joined in the folder of the comparison, and without a validation file the text is cut in two there. Runs on a mixture
+ * read it as training does, and share its shards: with one tokenizer they hold out the same part. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,8 +162,16 @@ static enum qkv_status texts_cut(struct qkv_comparison *c, const struct qkv_trai
     return status;
 }
 
+/* A mixture is made tokens once. */
+static enum qkv_status texts_share(struct qkv_comparison *c, const struct qkv_train_options *options) {
+    if (options->shards && *options->shards) return QKV_OK;
+    c->shards = qkv_join_path(c->ctx, c->folder, QKV_COMPARISON_SHARDS);
+    return c->shards ? QKV_OK : QKV_MEMORY;
+}
+
 enum qkv_status qkv_comparison_texts(struct qkv_comparison *c, const struct qkv_train_options *options) {
     const char *between;
+    if (c->mixes) return texts_share(c, options);
     enum qkv_status status = texts_between(c, options, &between);
     if (status) return status;
     if (!options->valid) return texts_cut(c, options, between);

@@ -175,9 +175,10 @@ static enum qkv_status measure_evaluate(struct work *w, struct subject *s, size_
     char *folder = qkv_join_path(s->ctx, w->c->folder, s->variant->folders.items[seed]);
     enum qkv_status status = folder ? qkv_model_load(s->ctx, folder, &model) : QKV_MEMORY;
     if (!status) status = qkv_model_documents(s->ctx, folder, &o.documents); /* as it was trained */
+    const struct qkv_compare_listener *l = w->listener;
     if (!status)
-        status =
-            qkv_evaluate_text(model, &(const char *){w->c->valid}, 1, &o, w->listener->progress, w->listener->user, &e);
+        status = w->c->mixes ? qkv_evaluate_run(model, folder, &o, l->progress, l->user, &e)
+                             : qkv_evaluate_text(model, &(const char *){w->c->valid}, 1, &o, l->progress, l->user, &e);
     if (!status) s->variant->losses[seed] = e.loss;
     qkv_model_free(model);
     free(folder);

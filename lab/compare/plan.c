@@ -210,14 +210,6 @@ static enum qkv_status check_text(struct qkv_comparison *c, const struct qkv_tra
     return QKV_OK;
 }
 
-/* Checks the options of files before anything is made. */
-static enum qkv_status check_file(struct qkv_comparison *c, const struct qkv_train_options *options) {
-    struct qkv_texts files = {0};
-    enum qkv_status status = qkv_list_files(c->ctx, options->data_files, QKV_FILES_MAX, &files, NULL);
-    qkv_texts_free(&files);
-    return status;
-}
-
 /* ---- the plan ---------------------------------------------------------------------------------------------------- */
 
 static enum qkv_status plan_check(struct qkv_comparison *c, const struct qkv_compare_options *o) {
@@ -322,7 +314,7 @@ enum qkv_status qkv_comparison_create(struct qkv_context *ctx, const struct qkv_
     enum qkv_status status = plan_begin(ctx, folder, out);
     if (!*out) return status;
     if (!status) status = make_plan(*out, options, &training);
-    if (!status) status = check_file(*out, &training);
+    if (!status) status = qkv_train_files(ctx, &training, &(*out)->mixes); /* before anything is made */
     if (!status) status = make_all_variants(*out, options);
     status = qkv_comparison_agree(*out, status);
     if (!status) status = qkv_comparison_alike(*out);
@@ -364,6 +356,7 @@ void qkv_comparison_free(struct qkv_comparison *c) {
     free(c->folder);
     free(c->data);
     free(c->valid);
+    free(c->shards);
     qkv_comparison_reset_ranks(c);
     free(c);
 }

@@ -33,8 +33,9 @@ enum qkv_status qkv_variant_choices(struct qkv_comparison *c, const struct qkv_v
         status = set_option(c->ctx, options, v->training.items[i]);
     if (c->data) set_file(options->data_files, c->data);
     if (c->valid) set_file(options->valid_files, c->valid);
+    if (c->shards) options->shards = c->shards;
     /* it sets where the text is cut; that is done already, for all variants */
-    qkv_train_unset(options, "valid_fraction");
+    if (!c->mixes) qkv_train_unset(options, "valid_fraction");
     return status;
 }
 

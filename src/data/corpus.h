@@ -144,7 +144,7 @@ void qkv_text_files_free(struct qkv_text_files *files);
 enum qkv_status qkv_text_file_hash(struct qkv_context *ctx, const char *path, uint64_t *hash, qkv_progress *progress,
                                    void *user);
 /* Whether all of them may be kept from one reading to the next: at most a quarter GiB, and an eighth of the memory
- * that is left. */
+ * that is left. Packed files may not: how large their texts are is not known. */
 bool qkv_text_files_fit(struct qkv_context *ctx, const struct qkv_text_files *files);
 /* Lets go of what was kept. */
 void qkv_text_files_drop(struct qkv_text_files *files);

@@ -254,10 +254,7 @@ struct qkv_dataset {
     size_t files;
     /* Of texts: the kind that reads them if the names of the option are a mixture (sources.h); NULL: there is none. */
     const struct qkv_dataset *mixture;
-    /* What the names of a mixture stand for; NULL: files and folders (qkv_text_files_list). */
-    enum qkv_status (*list)(struct qkv_context *ctx, const char *const *names, struct qkv_text_files *files,
-                            struct qkv_texts *notes);
-    enum qkv_status (*absolute)(struct qkv_context *ctx, const char **name);
+    bool weighs;              /* its names may have weights; rank 0 alone reads its files, which may be many */
     const char *noun, *nouns; /* what it is in messages: "a text", "texts" */
     enum qkv_data_reads reads;
     enum qkv_data_tasks tasks;
@@ -328,6 +325,10 @@ static inline const char **qkv_dataset_names(const struct qkv_dataset *dataset,
     return (const char **)(void *)((char *)(uintptr_t)options + dataset->files);
 }
 const char **qkv_dataset_files(const struct qkv_train_options *options);
+/* Adds the files that names stand for, as qkv_sources_list does. QKV_ARGUMENT if a name has a weight and the kind has
+ * none, and if a run cannot record so many files. */
+enum qkv_status qkv_dataset_list(struct qkv_context *ctx, const struct qkv_dataset *dataset, const char *const *names,
+                                 struct qkv_text_files *files, struct qkv_texts *notes);
 /* Whether runs on this kind have a metric. */
 bool qkv_dataset_measures(const struct qkv_dataset *dataset, enum qkv_metric metric);
 /* Whether validation of such a run reads the scores of the model. */

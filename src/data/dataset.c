@@ -10,6 +10,8 @@
 #define QKV_DATASET_ROW_DATA(name) &qkv_dataset_##name,
 static const struct qkv_dataset *const datasets[] = {QKV_TRAIN_LIST(QKV_DATASET_ROW)};
 enum { DATASETS = sizeof datasets / sizeof *datasets };
+/* train.json names all files, and those to validate on, in at most QKV_TRAIN_FILE_BYTES (16 MiB). */
+enum { FILES_BYTES = 7 << 20, FILE_BYTES = 200 /* of a file, besides its path */ };
 
 const struct qkv_dataset *qkv_dataset_at(size_t i) {
     return i < DATASETS ? datasets[i] : NULL;
@@ -66,6 +68,21 @@ bool qkv_dataset_scores(const struct qkv_train_options *options, const struct qk
 size_t qkv_dataset_batch(const struct qkv_train_options *options) {
     const struct qkv_dataset *dataset = qkv_dataset_of(options);
     return dataset && dataset->reads != QKV_READS_LINES ? (size_t)options->batch : 0;
+}
+
+enum qkv_status qkv_dataset_list(struct qkv_context *ctx, const struct qkv_dataset *dataset, const char *const *names,
+                                 struct qkv_text_files *files, struct qkv_texts *notes) {
+    const char *weighs = dataset->weighs ? NULL : qkv_sources_weight(names);
+    size_t bytes = 0;
+    if (weighs)
+        return qkv_fail(ctx, QKV_ARGUMENT, "%s has a weight; only texts (data) are mixed by weights: leave it out",
+                        weighs);
+    enum qkv_status status = qkv_sources_list(ctx, names, files, notes);
+    for (size_t i = 0; i < files->count; i++) bytes += FILE_BYTES + strlen(files->items[i].path);
+    if (status || bytes <= FILES_BYTES) return status;
+    return qkv_fail(ctx, QKV_ARGUMENT,
+                    "%s has so many files that a run cannot record them: %zu in %s%s; join some of them",
+                    dataset->option, files->count, names[0], names[1] ? " and others" : "");
 }
 
 /* Tasks of labelled lines and of examples are called as the heads that do them. */

@@ -10,8 +10,6 @@
 #include "data/sources.h"
 #include "text/text.h"
 
-enum { FILES_BYTES = 7 << 20, FILE_BYTES = 200 /* of a file, besides its path */ };
-
 struct mixture_source {
     struct qkv_tokens train; /* joined of its shards */
     struct qkv_tokens_join join;
@@ -236,18 +234,6 @@ static enum qkv_status dataset_mixture_check(struct qkv_context *ctx, const stru
     return status ? status : qkv_text_check(ctx, options, spec);
 }
 
-/* train.json names all files, and those to validate on, in at most QKV_TRAIN_FILE_BYTES (16 MiB). */
-static enum qkv_status mixture_list(struct qkv_context *ctx, const char *const *names, struct qkv_text_files *files,
-                                    struct qkv_texts *notes) {
-    size_t bytes = 0;
-    enum qkv_status status = qkv_sources_list(ctx, names, files, notes);
-    for (size_t i = 0; i < files->count; i++) bytes += FILE_BYTES + strlen(files->items[i].path);
-    if (status || bytes <= FILES_BYTES) return status;
-    return qkv_fail(ctx, QKV_ARGUMENT,
-                    "data has so many files that a run cannot record them: %zu in %s%s; join some of them",
-                    files->count, names[0], names[1] ? " and others" : "");
-}
-
 const struct qkv_dataset qkv_dataset_mixture = {
     QKV_DATASET_OPTION(data),
     .noun = "a mixture of texts",
@@ -255,8 +241,7 @@ const struct qkv_dataset qkv_dataset_mixture = {
     .reads = QKV_READS_TEXT,
     .tasks = QKV_TASKS_TEXT,
     .tokenizers = 1,
-    .list = mixture_list,
-    .absolute = qkv_source_absolute,
+    .weighs = true,
     .check = dataset_mixture_check,
     .prepare = dataset_mixture_prepare,
     .restore = qkv_text_restore,

@@ -33,6 +33,7 @@ struct qkv_document_reader {
     struct qkv_records records;      /* of the file at place.file, if open */
     bool open, json, failing;        /* failing: reading fails behind the bytes that are held */
 };
+enum { QKV_BLOCKS_MAX = 64 }; /* that are encoded together, at most */
 /* A part of a file: whole JSON lines, or a part of a plain text that can be encoded by itself. */
 struct qkv_document_block {
     char *text; /* of the block; grows */

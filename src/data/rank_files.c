@@ -17,14 +17,14 @@ static int pieces_ranks(const struct qkv_context *ctx) {
 
 /* ---- rank 0: what the others need to know ----------------------------------------------------------------------- */
 
-static enum qkv_status pieces_order(struct qkv_context *ctx, int to, struct qkv_rank_order order, const void *data) {
+enum qkv_status qkv_rank_order(struct qkv_context *ctx, int to, struct qkv_rank_order order, const void *data) {
     enum qkv_status status = qkv_rank_send(ctx, to, &order, sizeof order);
     return status ? status : qkv_rank_send(ctx, to, data, order.bytes);
 }
 
 static enum qkv_status pieces_order_all(struct qkv_context *ctx, struct qkv_rank_order order, const void *data) {
     enum qkv_status status = QKV_OK;
-    for (int r = 1; r < pieces_ranks(ctx) && !status; r++) status = pieces_order(ctx, r, order, data);
+    for (int r = 1; r < pieces_ranks(ctx) && !status; r++) status = qkv_rank_order(ctx, r, order, data);
     return status;
 }
 
@@ -79,10 +79,8 @@ enum qkv_status qkv_rank_tell_file(struct qkv_context *ctx, const char *path) {
 
 /* ---- rank 0: pieces --------------------------------------------------------------------------------------------- */
 
-/* What a rank has made of its piece; with `heard` also why it has made nothing: that is to become the context's
- * sentence. */
-static enum qkv_status pieces_answer(struct qkv_context *ctx, int from, struct qkv_buffer *made,
-                                     enum qkv_status *failure, bool heard) {
+enum qkv_status qkv_rank_answered(struct qkv_context *ctx, int from, struct qkv_buffer *made, enum qkv_status *failure,
+                                  bool heard) {
     char message[sizeof ctx->message];
     struct qkv_rank_answer answer;
     *failure = QKV_OK;
@@ -118,7 +116,7 @@ static enum qkv_status pieces_collect(const struct qkv_rank_file *p, const struc
     memcpy(message, ctx->message, sizeof message);
     for (int r = 1; r <= asked; r++) {
         struct qkv_buffer made = {0};
-        const enum qkv_status lost = pieces_answer(ctx, r, &made, &failure, !status);
+        const enum qkv_status lost = qkv_rank_answered(ctx, r, &made, &failure, !status);
         if (!lost && !status) status = failure ? failure : p->take(p->state, &pieces[r], &made);
         qkv_buffer_free(&made);
         if (lost) return lost;
@@ -138,7 +136,7 @@ enum qkv_status qkv_rank_file_next(const struct qkv_rank_file *p, bool *end) {
     while (!status && asked + 1 < ranks && !own->last) {
         struct qkv_rank_order next = order;
         next.bytes = own->size, next.number = own->line;
-        status = pieces_order(p->ctx, asked + 1, next, own->text);
+        status = qkv_rank_order(p->ctx, asked + 1, next, own->text);
         if (status) return status; /* a rank that is gone */
         pieces[++asked] = *own;
         if (p->pass) p->pass(p->state, own);

@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 
 #include "data/data.h"
+#include "data/rank_blocks.h"
 
 #define BATCH_BYTES ((size_t)1 << 26) /* of text that is encoded at once; its last block may exceed it */
 #define BLOCK_SAVED ((size_t)1 << 22) /* bytes of a block whose memory is used again */
-enum { BLOCKS_MAX = 64 };
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
 
@@ -22,8 +22,14 @@ struct shard_maker {
     const struct qkv_shards_plan *plan;
     struct qkv_shards *shards;
     struct qkv_document_reader reader;
-    struct qkv_document_block blocks[BLOCKS_MAX];
+    struct qkv_document_block blocks[QKV_BLOCKS_MAX];
     size_t block_count;
+    /* What other ranks encode: their blocks, without the text. */
+    struct maker_share {
+        struct qkv_document_block blocks[QKV_BLOCKS_MAX];
+        size_t count;
+    } * shares; /* (helpers) */
+    int helpers;
     /* The shard that is written. */
     struct qkv_shard now;
     struct qkv_text_facts facts;
@@ -91,7 +97,6 @@ static enum qkv_status shard_put(struct shard_maker *m, const struct qkv_documen
     const size_t count = b->ids.size / sizeof(int32_t);
     enum qkv_status status = QKV_OK;
     m->reader.bad.lines += b->bad_lines;
-    if (!b->json) maker_look(m, b);
     m->unknown += qkv_tokens_unknown(m->plan->tokenizer, (const int32_t *)(const void *)b->ids.data, count);
     if (m->path && m->now.source != file->source) status = shard_end(m, status);
     if (!status && !m->path && count) status = shard_begin(m, file->source);
@@ -113,7 +118,7 @@ static enum qkv_status shard_put(struct shard_maker *m, const struct qkv_documen
 /* Blocks for all threads, in memory that does not grow with their number of lines. */
 static enum qkv_status maker_read(struct shard_maker *m, bool *end) {
     const int threads = m->plan->ctx->threads;
-    const size_t most = qkv_min((size_t)(threads > 0 ? threads : 1) * 2, BLOCKS_MAX);
+    const size_t most = qkv_min((size_t)(threads > 0 ? threads : 1) * 2, QKV_BLOCKS_MAX);
     enum qkv_status status = QKV_OK;
     m->block_count = 0;
     for (size_t bytes = 0; !status && !*end && m->block_count < most && bytes < BATCH_BYTES;) {
@@ -122,28 +127,96 @@ static enum qkv_status maker_read(struct shard_maker *m, bool *end) {
         status = qkv_documents_next(&m->reader, b, end);
         for (uint64_t i = file; i < m->reader.place.file; i++) m->before += (double)m->plan->files->items[i].bytes;
         if (status || *end) break;
+        if (!b->json) maker_look(m, b);
         bytes += b->size;
         m->block_count++;
     }
     return status;
 }
 
-/* What was read before a failure is encoded first: its own failure comes before. */
+/* Sends the blocks that were read to a rank. */
+static enum qkv_status maker_send(struct shard_maker *m, int to) {
+    struct maker_share *share = &m->shares[to - 1];
+    const enum qkv_status status = qkv_rank_send_blocks(m->plan->ctx, to, m->blocks, m->block_count);
+    share->count = m->block_count;
+    for (size_t i = 0; i < share->count; i++) {
+        const struct qkv_buffer ids = share->blocks[i].ids;
+        share->blocks[i] = m->blocks[i];
+        share->blocks[i].text = NULL;
+        share->blocks[i].capacity = 0;
+        share->blocks[i].ids = ids;
+    }
+    return status;
+}
+
+static enum qkv_status maker_put(struct shard_maker *m, struct qkv_document_block *blocks, size_t count) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < count && !status; i++) {
+        status = shard_put(m, &blocks[i]);
+        if (blocks[i].capacity > BLOCK_SAVED) qkv_document_block_free(&blocks[i]);
+    }
+    return status;
+}
+
+/* Takes what other ranks have made of the blocks before those of this one; each of them has to be heard. `own`: how
+ * this rank fared; the first failure in the order of the files is the one. */
+static enum qkv_status maker_collect(struct shard_maker *m, int asked, enum qkv_status own) {
+    struct qkv_context *ctx = m->plan->ctx;
+    char message[sizeof ctx->message];
+    enum qkv_status status = QKV_OK, failure;
+    memcpy(message, ctx->message, sizeof message);
+    for (int r = 1; r <= asked; r++) {
+        struct maker_share *share = &m->shares[r - 1];
+        const enum qkv_status lost =
+            qkv_rank_take_blocks(&m->reader, r, share->blocks, share->count, !status, &failure);
+        if (lost == QKV_RANK) return lost;
+        if (!status) status = lost ? lost : failure ? failure : maker_put(m, share->blocks, share->count);
+    }
+    if (!status && own) memcpy(ctx->message, message, sizeof message);
+    return status ? status : own;
+}
+
+/* Encodes the blocks of this rank, which come behind those of the others: a bad line of theirs is the first. */
+static enum qkv_status maker_encode(struct shard_maker *m, int asked) {
+    char *first = m->reader.bad.first_line, own[sizeof m->reader.bad.first_line], before[sizeof own];
+    memcpy(before, first, sizeof before);
+    enum qkv_status status = qkv_documents_encode(&m->reader, m->blocks, m->block_count);
+    memcpy(own, first, sizeof own);
+    memcpy(first, before, sizeof before);
+    status = maker_collect(m, asked, status);
+    if (!*first) memcpy(first, own, sizeof own);
+    return status;
+}
+
+/* Blocks for each rank. What was read before a failure is encoded first: its own failure comes before. */
 static enum qkv_status maker_once(struct shard_maker *m, bool *end) {
     const struct qkv_shards_plan *p = m->plan;
     char message[sizeof p->ctx->message];
     const double at = m->reader.open ? (double)m->reader.records.bytes.file_at : 0;
+    int asked = 0;
     enum qkv_status status = qkv_train_progress(p->ctx, p->progress, p->user, "tokenizing", m->before + at, m->total);
     if (status) return status;
-    const enum qkv_status reading = maker_read(m, end);
-    memcpy(message, p->ctx->message, sizeof message);
-    status = qkv_documents_encode(&m->reader, m->blocks, m->block_count);
-    for (size_t i = 0; i < m->block_count && !status; i++) {
-        status = shard_put(m, &m->blocks[i]);
-        if (m->blocks[i].capacity > BLOCK_SAVED) qkv_document_block_free(&m->blocks[i]);
+    enum qkv_status reading = maker_read(m, end);
+    while (!reading && !*end && asked < m->helpers) {
+        status = maker_send(m, ++asked);
+        if (status) return status;
+        reading = maker_read(m, end);
     }
+    memcpy(message, p->ctx->message, sizeof message);
+    status = maker_encode(m, asked);
+    if (!status) status = maker_put(m, m->blocks, m->block_count);
     if (!status && reading) memcpy(p->ctx->message, message, sizeof message);
     return status ? status : reading;
+}
+
+static void maker_free(struct shard_maker *m) {
+    qkv_documents_close(&m->reader);
+    for (size_t i = 0; i < QKV_BLOCKS_MAX; i++) {
+        qkv_document_block_free(&m->blocks[i]);
+        for (int r = 0; r < m->helpers && m->shares; r++) qkv_document_block_free(&m->shares[r].blocks[i]);
+    }
+    free(m->shares);
+    free(m);
 }
 
 /* Goes on behind the shards that there are. */
@@ -174,8 +247,10 @@ static enum qkv_status shards_make(const struct qkv_shards_plan *p, struct qkv_s
                                              .tokenizer = p->tokenizer,
                                              .progress = p->progress,
                                              .user = p->user};
+    m->helpers = qkv_rank_helpers(p->ctx);
+    m->shares = qkv_allocate(p->ctx, (size_t)m->helpers + 1, sizeof *m->shares);
     maker_go(m);
-    enum qkv_status status = QKV_OK;
+    enum qkv_status status = m->shares ? qkv_rank_tell_documents(&m->reader) : QKV_MEMORY;
     while (!status && !end) status = maker_once(m, &end);
     status = shard_end(m, status);
     if (!status && s->count) {
@@ -184,9 +259,7 @@ static enum qkv_status shards_make(const struct qkv_shards_plan *p, struct qkv_s
         status = qkv_shards_write(p, s);
     }
     if (!status && p->notes && !p->facts->bytes) status = maker_note(m); /* of a new run */
-    qkv_documents_close(&m->reader);
-    for (size_t i = 0; i < BLOCKS_MAX; i++) qkv_document_block_free(&m->blocks[i]);
-    free(m);
+    maker_free(m);
     return status;
 }
 

@@ -19,6 +19,8 @@ size_t qkv_sources_weights(const char *const *names, double weights[QKV_FILES_MA
  * with QKV_FILE, QKV_ARGUMENT, QKV_MEMORY. */
 enum qkv_status qkv_sources_list(struct qkv_context *ctx, const char *const *names, struct qkv_text_files *files,
                                  struct qkv_texts *notes);
+/* The same of a name to evaluate, whose files are read once; QKV_ARGUMENT if it has a weight. */
+enum qkv_status qkv_sources_list_once(struct qkv_context *ctx, const char *name, struct qkv_text_files *files);
 /* Makes a name absolute: a run may be resumed from elsewhere. *name is a heap string, and is replaced. */
 enum qkv_status qkv_source_absolute(struct qkv_context *ctx, const char **name);
 

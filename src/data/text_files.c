@@ -83,6 +83,8 @@ uint64_t qkv_text_files_size(const struct qkv_text_files *files) {
 }
 
 bool qkv_text_files_fit(struct qkv_context *ctx, const struct qkv_text_files *files) {
+    for (size_t i = 0; i < files->count; i++)
+        if (files->items[i].path[qkv_unpack_name(files->items[i].path)]) return false;
     uint64_t size = qkv_text_files_size(files);
     return size <= KEPT_MOST && size <= qkv_memory_physical(ctx->memory_files).bytes / 8;
 }

@@ -6,6 +6,7 @@
 #include "data/corpus.h"
 #include "data/data.h"
 #include "data/tsv.h"
+#include "data/unpack_file.h"
 
 enum qkv_status qkv_tsv_fail(const struct qkv_tsv *tsv, size_t line, const char *format, ...) {
     char sentence[sizeof tsv->ctx->message];
@@ -59,7 +60,7 @@ static enum qkv_status tsv_begin(struct qkv_tsv *tsv) {
 enum qkv_status qkv_tsv_open(struct qkv_context *ctx, const char *path, const char *first, const char *second,
                              struct qkv_tsv *tsv) {
     *tsv = (struct qkv_tsv){.ctx = ctx, .path = path, .first = first, .second = second};
-    enum qkv_status status = qkv_read_file(ctx, path, &tsv->map);
+    enum qkv_status status = qkv_unpack_all(ctx, path, &tsv->map);
     return status ? status : tsv_begin(tsv);
 }
 
@@ -67,7 +68,7 @@ enum qkv_status qkv_tsv_open_file(struct qkv_context *ctx, struct qkv_text_file 
                                   const char *second, struct qkv_tsv *tsv) {
     const bool kept = file->kept.data != NULL;
     *tsv = (struct qkv_tsv){.ctx = ctx, .path = file->path, .first = first, .second = second, .borrowed = kept};
-    enum qkv_status status = kept ? QKV_OK : qkv_read_file(ctx, file->path, &tsv->map);
+    enum qkv_status status = kept ? QKV_OK : qkv_unpack_all(ctx, file->path, &tsv->map);
     if (status) return status;
     if (kept) tsv->map = file->kept;
     status = tsv_begin(tsv);

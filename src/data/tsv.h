@@ -29,8 +29,9 @@ struct qkv_tsv_row {
     size_t line;                             /* counted from 1, blank ones too */
     const struct qkv_tsv_sentence *sentence; /* of a file of sentences, in place of both fields */
 };
-/* Maps a file; an empty one, one of blank lines only, or one that holds a NUL byte, is refused. The
- * byte order mark of UTF-8 is passed over and noted in `mark`; those of other encodings are refused. */
+/* Reads a file, which may be packed (unpack_file.h); an empty one, one of blank lines only, or one that holds a NUL
+ * byte, is refused. The byte order mark of UTF-8 is passed over and noted in `mark`; those of other encodings are
+ * refused. */
 enum qkv_status qkv_tsv_open(struct qkv_context *ctx, const char *path, const char *first, const char *second,
                              struct qkv_tsv *tsv);
 /* The same of a file whose bytes may have been kept by an earlier reading, or are to be kept by this one. */

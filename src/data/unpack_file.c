@@ -278,3 +278,29 @@ enum qkv_status qkv_unpack_skip(struct qkv_unpack *u, uint64_t position) {
     }
     return status;
 }
+
+/* ---- a whole file ------------------------------------------------------------------------------------------------ */
+
+enum qkv_status qkv_unpack_all(struct qkv_context *ctx, const char *path, struct qkv_map *map) {
+    struct qkv_unpack u;
+    unsigned char *held = NULL;
+    size_t size = 0, capacity = 0, got = 1;
+    *map = (struct qkv_map){0};
+    if (!path[qkv_unpack_name(path)]) return qkv_read_file(ctx, path, map);
+    enum qkv_status status = qkv_unpack_open(ctx, path, &u);
+    if (status) return status;
+    u.line = 1;
+    while (!status && got) {
+        unsigned char *room = qkv_list_room(ctx, held, &capacity, size, PACKED, 1);
+        if (room) held = room;
+        status = room ? qkv_unpack_read(&u, held + size, PACKED, &got) : QKV_MEMORY;
+        for (size_t i = 0; i < got && !status; i++) u.line += held[size + i] == '\n';
+        if (!status) size += got;
+    }
+    qkv_unpack_close(&u);
+    if (status)
+        free(held);
+    else
+        *map = (struct qkv_map){.data = held, .size = size};
+    return status;
+}

@@ -33,5 +33,8 @@ enum qkv_status qkv_unpack_skip(struct qkv_unpack *unpack, uint64_t position);
 void qkv_unpack_close(struct qkv_unpack *unpack);
 /* The size of a file's name without the end that says how it is packed: 7 of "a.jsonl.gz". */
 size_t qkv_unpack_name(const char *path);
+/* All bytes of a file, unpacked; of a plain one as qkv_read_file reads them. Freed with qkv_unmap_file. Fails as
+ * qkv_unpack_open and qkv_unpack_read do; QKV_MEMORY if there is no room for them. */
+enum qkv_status qkv_unpack_all(struct qkv_context *ctx, const char *path, struct qkv_map *map);
 
 #endif

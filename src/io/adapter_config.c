@@ -1,5 +1,6 @@
 /* adapter_config: adapter_config.json of PEFT, the settings of an adapter in a folder. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json_load.h"
@@ -113,6 +114,19 @@ static bool config_name(const char *pattern, char name[QKV_FAMILY_NAME]) {
     }
     name[n] = 0;
     return !*pattern && strspn(name, plain) == n;
+}
+
+bool qkv_adapter_config_since(const struct qkv_adapter_reading *r, int major, int minor, int patch) {
+    const char *text = json_string_value(json_object_get(r->root, "peft_version"));
+    const long wanted[] = {major, minor, patch};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        char *end;
+        if (!text || *text < '0' || *text > '9') return false;
+        const long number = strtol(text, &end, 10);
+        if (number != wanted[i]) return number > wanted[i];
+        text = *end == '.' ? end + 1 : end;
+    }
+    return strncmp(text, "dev", 3) != 0; /* somewhere before the version */
 }
 
 bool qkv_adapter_config_lists(const struct qkv_adapter_reading *r, const char *key, const char *name) {

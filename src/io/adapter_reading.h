@@ -32,6 +32,8 @@ struct qkv_adapter_reading {
 enum qkv_status qkv_adapter_config_read(struct qkv_adapter_reading *r);
 /* Whether a list of the settings ("target_modules") has a name, or its last parts. */
 bool qkv_adapter_config_lists(const struct qkv_adapter_reading *r, const char *key, const char *name);
+/* Whether the settings are of this version of PEFT or a newer one; those of 0.18 and newer say theirs. */
+bool qkv_adapter_config_since(const struct qkv_adapter_reading *r, int major, int minor, int patch);
 /* The rank and the scale of a module of a folder. Fails with QKV_FORMAT. */
 enum qkv_status qkv_adapter_config_size(const struct qkv_adapter_reading *r, const char *module, size_t *rank,
                                         double *scale);

@@ -11,7 +11,8 @@
 #include "io/safetensors.h"
 #include "model/spec.h"
 
-#define EXPERTS ".experts."
+#define EXPERTS        ".experts."
+#define STACKED_INSIDE ".base_layer" /* of the tensor that another one wraps */
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
@@ -76,9 +77,44 @@ static const struct qkv_array *stacked_tensor(const struct qkv_adapter_reading *
     return qkv_tensors_find(r->file, name);
 }
 
+/* Which way a and b are: PEFT before 0.19.1 took the tensors of experts (E,out,in) for (E,in,out), unless transformers
+ * told it better, and 0.19.0 also those that are (E,in,out) the other way. */
+enum stacked_way { STACKED_OTHER, STACKED_RIGHT, STACKED_EXCHANGED, STACKED_SQUARE };
+
+static enum stacked_way stacked_way_of(const struct qkv_array *a, const struct qkv_array *b, size_t rows,
+                                       size_t columns) {
+    const bool right = a->shape[1] == columns && b->shape[0] == rows;
+    const bool exchanged = a->shape[1] == rows && b->shape[0] == columns;
+    if (right && exchanged) return STACKED_SQUARE;
+    return right ? STACKED_RIGHT : exchanged ? STACKED_EXCHANGED : STACKED_OTHER;
+}
+
+/* Of square shapes the version tells, or the other tensor of the module, of which `width`, the model's, is the rows of
+ * b or the columns of a. Files of qkv say no version, and lack what PEFT's have always said. */
+static bool stacked_square_is_right(const struct qkv_adapter_reading *r, const struct qkv_adapter_module *view,
+                                    const char *module, const char *level, bool down, size_t width) {
+    if (!json_object_get(r->root, "auto_mapping") || qkv_adapter_config_since(r, 0, 19, 1)) return true;
+    if (view->view.flags & QKV_FAMILY_TRANSPOSED && !qkv_adapter_config_since(r, 0, 19, 0)) return true;
+    const char *other = *level ? "" : STACKED_INSIDE;
+    const struct qkv_array *a = stacked_tensor(r, module, other, QKV_ADAPTER_A),
+                           *b = stacked_tensor(r, module, other, QKV_ADAPTER_B);
+    if (!a || !b || a->rank != 2 || b->rank != 2 || a->shape[1] == b->shape[0]) return false;
+    return (down ? a->shape[1] : b->shape[0]) == width;
+}
+
+static enum qkv_status stacked_refuse(const struct qkv_adapter_reading *r, const struct qkv_adapter_stacked *found,
+                                      bool may) {
+    const char *version = json_string_value(json_object_get(r->root, "peft_version"));
+    return qkv_fail(r->ctx, QKV_FORMAT,
+                    "%s: lora_A and lora_B of %s %s exchanged, as PEFT before 0.19.1 wrote them for tensors of experts "
+                    "(this file is of %.40s); merge the adapter with the PEFT that wrote it, or train it again",
+                    r->weights, found->name, may ? "may be" : "are", version ? version : "0.17 or before");
+}
+
 enum qkv_status qkv_adapter_stacked_find(const struct qkv_adapter_reading *r, const struct qkv_weight *weight,
                                          const struct qkv_adapter_module *module, struct qkv_adapter_stacked *found) {
-    static const char *const levels[] = {".base_layer", ""};
+    static const char *const levels[] = {STACKED_INSIDE, ""};
+    const bool down = weight->role == QKV_ROLE_EXPERT_DOWN;
     char name[QKV_FAMILY_NAME];
     const char *parameter;
     *found = (struct qkv_adapter_stacked){0};
@@ -93,9 +129,14 @@ enum qkv_status qkv_adapter_stacked_find(const struct qkv_adapter_reading *r, co
             return qkv_fail(r->ctx, QKV_FORMAT, "%s has lora_%s of %s%s, but not lora_%s; restore the file", r->weights,
                             a ? "A" : "B", name, levels[i], a ? "B" : "A");
         if (a->rank != 2 || b->rank != 2) continue;
-        if (a->shape[1] != weight->columns || b->shape[0] != weight->part_of->rows) continue;
+        const size_t rows = weight->part_of->rows, width = down ? rows : weight->columns;
+        const enum stacked_way way = stacked_way_of(a, b, rows, weight->columns);
+        if (way == STACKED_OTHER) continue;
         *found = (struct qkv_adapter_stacked){.a = a, .b = b, .experts = stacked_experts(r->model, weight)};
         snprintf(found->name, sizeof found->name, "%s.%.60s", name, parameter);
+        if (way == STACKED_EXCHANGED) return stacked_refuse(r, found, false);
+        if (way == STACKED_SQUARE && !stacked_square_is_right(r, module, name, levels[i], down, width))
+            return stacked_refuse(r, found, true);
         return QKV_OK;
     }
     return QKV_OK;

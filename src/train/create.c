@@ -9,6 +9,7 @@
 
 #include "io/generation.h"
 #include "io/pooling.h"
+#include "data/sources.h"
 #include "train/train.h"
 
 /* ---- the folder ------------------------------------------------------------------------------------------------- */
@@ -131,6 +132,26 @@ static enum qkv_status make_absolute(struct qkv_context *ctx, const char **optio
     return QKV_OK;
 }
 
+enum qkv_status qkv_train_files(struct qkv_context *ctx, const struct qkv_train_options *options, bool *mixture) {
+    QKV_CALL(ctx);
+    QKV_NEED(ctx, ctx);
+    QKV_NEED(ctx, options);
+    QKV_NEED(ctx, mixture);
+    struct qkv_train_options own;
+    struct qkv_text_files files = {0};
+    *mixture = false;
+    enum qkv_status status = qkv_train_take(ctx, &own, options);
+    if (status) return status;
+    const struct qkv_dataset *dataset = qkv_dataset_of(&own);
+    if (!dataset) return qkv_dataset_missing(ctx);
+    status = qkv_dataset_list(ctx, dataset, qkv_dataset_files(&own), &files, NULL);
+    for (size_t i = 0; i < QKV_FILES_MAX && own.valid_files[i] && !status; i++)
+        status = qkv_sources_list_once(ctx, own.valid_files[i], &files);
+    qkv_text_files_free(&files);
+    *mixture = !status && dataset->weighs;
+    return status;
+}
+
 /* Readable and not empty, at least. */
 static enum qkv_status check_file(struct qkv_context *ctx, const char *path, bool arrays) {
     struct qkv_text_stream text;
@@ -145,12 +166,10 @@ static enum qkv_status check_file(struct qkv_context *ctx, const char *path, boo
 /* What an option's names stand for; the names themselves become absolute. */
 static enum qkv_status check_names(struct qkv_trainer *t, const char **names, struct qkv_text_files *files) {
     const struct qkv_dataset *dataset = t->data.dataset;
-    enum qkv_status status = dataset->list ? dataset->list(t->ctx, names, files, &t->notes)
-                                           : qkv_text_files_list(t->ctx, names, files, &t->notes);
-    for (size_t i = 0; i < files->count && !status && !dataset->list; i++)
+    enum qkv_status status = qkv_dataset_list(t->ctx, dataset, names, files, &t->notes);
+    for (size_t i = 0; i < files->count && !status && !dataset->weighs; i++)
         status = check_file(t->ctx, files->items[i].path, dataset->reads == QKV_READS_ARRAYS);
-    for (size_t i = 0; i < QKV_FILES_MAX && names[i] && !status; i++)
-        status = dataset->absolute ? dataset->absolute(t->ctx, &names[i]) : make_absolute(t->ctx, &names[i]);
+    for (size_t i = 0; i < QKV_FILES_MAX && names[i] && !status; i++) status = qkv_source_absolute(t->ctx, &names[i]);
     return status;
 }
 

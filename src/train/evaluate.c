@@ -24,6 +24,7 @@ struct evaluator {
     struct qkv_against against;
     struct qkv_text_files files;
     char name[QKV_FILES_NAME]; /* of the files, for messages */
+    const char *text_key;      /* of the options */
     const char *key;           /* of the texts of JSON lines; NULL: the files are plain */
     double before, total;      /* bytes of the files before; of all of them */
     size_t held;               /* ids held, the last of which is not yet an input */
@@ -201,12 +202,10 @@ static enum qkv_status evaluate_run(struct evaluator *e, qkv_progress *progress,
     return e->held > 1 ? evaluate_flush(e) : QKV_OK;
 }
 
-/* Adds the files that a path stands for. Of a mixture nothing is drawn, so its names have no weights. */
-static enum qkv_status evaluate_add(struct evaluator *e, const char *const name[2]) {
-    if (!e->key) return qkv_text_files_list(e->ctx, name, &e->files, NULL);
-    if (!qkv_sources_weight(name)) return qkv_sources_list(e->ctx, name, &e->files, NULL);
-    return qkv_fail(e->ctx, QKV_ARGUMENT,
-                    "%s has a weight; texts to evaluate are read once and have none: leave it out", *name);
+/* Adds the files that a path stands for. */
+static enum qkv_status evaluate_add(struct evaluator *e, const char *path) {
+    const char *const name[] = {path, NULL};
+    return e->key ? qkv_sources_list_once(e->ctx, path, &e->files) : qkv_text_files_list(e->ctx, name, &e->files, NULL);
 }
 
 /* What the paths stand for, and how much it is. key: of the options. */
@@ -215,7 +214,7 @@ static enum qkv_status evaluate_list(struct evaluator *e, const char *const *pat
     bool mixes = key && *key;
     for (size_t i = 0; i < count; i++) mixes = mixes || qkv_sources_mix((const char *const[]){paths[i], NULL});
     if (mixes) e->key = key && *key ? key : QKV_TEXT_KEY;
-    for (size_t i = 0; i < count && !status; i++) status = evaluate_add(e, (const char *const[]){paths[i], NULL});
+    for (size_t i = 0; i < count && !status; i++) status = evaluate_add(e, paths[i]);
     if (!status && !mixes) status = qkv_text_files_plain(e->ctx, &e->files);
     if (!status) e->total = (double)qkv_text_files_size(&e->files);
     qkv_text_files_name(&e->files, e->name);
@@ -319,16 +318,22 @@ void qkv_evaluate_options_init(struct qkv_evaluate_options *options, size_t size
     qkv_options_init(options, size, &usual, sizeof usual);
 }
 
-/* Runs over the text. The caller reports, and calls evaluate_end, also after a failure. */
-static enum qkv_status evaluate_all(struct evaluator *e, const char *const *paths, size_t count,
-                                    const struct qkv_evaluate_options *options, qkv_progress *progress, void *user) {
+/* Sets up the passes; the caller calls evaluate_end, also after a failure. */
+static enum qkv_status evaluate_begin(struct evaluator *e, const struct qkv_evaluate_options *options) {
     struct qkv_evaluate_options own = qkv_evaluate_defaults();
     e->ctx = qkv_model_context(e->model), e->tokenizer = qkv_model_tokenizer(e->model);
     e->sum.share.ctx = e->ctx;
     e->sum.share.size = e->other ? sizeof(struct qkv_against_part) : sizeof(struct qkv_evaluate_part);
     enum qkv_status status = QKV_TAKE_OPTIONS(e->ctx, qkv_evaluate_options, &own, options);
-    if (!status) status = evaluate_prepare(e, &own);
-    if (!status) status = evaluate_list(e, paths, count, own.text_key);
+    e->text_key = own.text_key;
+    return status ? status : evaluate_prepare(e, &own);
+}
+
+/* Runs over the text. The caller reports, and calls evaluate_end, also after a failure. */
+static enum qkv_status evaluate_all(struct evaluator *e, const char *const *paths, size_t count,
+                                    const struct qkv_evaluate_options *options, qkv_progress *progress, void *user) {
+    enum qkv_status status = evaluate_begin(e, options);
+    if (!status) status = evaluate_list(e, paths, count, e->text_key);
     status = qkv_rank_check_evaluation(e->model, &e->files, status);
     if (!status && e->other) status = qkv_rank_check_evaluation(e->other, &e->files, status);
     if (!status) status = evaluate_run(e, progress, user);
@@ -377,6 +382,89 @@ enum qkv_status qkv_evaluate_against(struct qkv_model *model, struct qkv_model *
     enum qkv_status status = evaluate_all(&e, paths, count, options, progress, user);
     if (!status) status = evaluate_report_both(&e, divergence);
     divergence->model.seconds = divergence->other.seconds = qkv_clock() - started;
+    evaluate_end(&e);
+    return status;
+}
+
+/* ---- the validation part of a run -------------------------------------------------------------------------------- */
+
+struct evaluated_run {
+    struct qkv_train_options options;
+    struct qkv_run_facts facts;
+    struct qkv_data data;
+};
+
+/* Opens the texts of a run as tokens. */
+static enum qkv_status run_open(struct evaluator *e, const char *folder, struct evaluated_run *r) {
+    struct qkv_data *d = &r->data;
+    enum qkv_status status = qkv_train_json_read(e->ctx, folder, &r->options, &r->facts);
+    if (status) return status;
+    *d = (struct qkv_data){.ctx = e->ctx,
+                           .dataset = qkv_dataset_of(&r->options),
+                           .options = &r->options,
+                           .facts = &r->facts.texts,
+                           .model = e->model,
+                           .T = (size_t)qkv_model_spec(e->model)->context};
+    if (d->dataset->reads != QKV_READS_TEXT || !qkv_train_validates(&r->options))
+        return qkv_fail(e->ctx, QKV_ARGUMENT, "the run %s has no part of a text to validate on; name a text instead",
+                        folder);
+    if (r->facts.texts.data.vocab > (uint64_t)qkv_model_spec(e->model)->vocab)
+        return qkv_fail(e->ctx, QKV_ARGUMENT,
+                        "the tokens of the run %s are of a vocabulary of %llu, but the model's "
+                        "is %d; name a text instead",
+                        folder, (unsigned long long)r->facts.texts.data.vocab, qkv_model_spec(e->model)->vocab);
+    status = qkv_data_begin(d, folder);
+    return status ? status : d->dataset->open(d);
+}
+
+static enum qkv_status run_feed(struct evaluator *e, const struct qkv_tokens *tokens, qkv_progress *progress,
+                                void *user) {
+    enum { PIECE = 1024 };
+    int32_t ids[PIECE];
+    size_t none[PIECE] = {0};
+    enum qkv_status status = QKV_OK;
+    e->total = (double)tokens->count;
+    for (size_t at = 0, n; at < tokens->count && !status; at += n) {
+        n = qkv_min(tokens->count - at, PIECE);
+        const struct qkv_text_tokens piece = {.ids = ids, .bytes = none, .count = n};
+        status = qkv_tokens_read(tokens, at, n, ids);
+        if (!status) status = evaluate_feed(e, &piece, (double)at, progress, user);
+    }
+    if (status) return status;
+    return e->held > 1 ? evaluate_flush(e) : QKV_OK;
+}
+
+static void run_close(struct evaluated_run *r) {
+    qkv_data_free(&r->data);
+    qkv_train_release(&r->options);
+    qkv_data_facts_free(&r->facts.texts);
+    qkv_seams_free(&r->facts.seams);
+}
+
+enum qkv_status qkv_evaluate_run(struct qkv_model *model, const char *folder,
+                                 const struct qkv_evaluate_options *options, qkv_progress *progress, void *user,
+                                 struct qkv_evaluation *evaluation) {
+    QKV_CALL(qkv_model_context(model));
+    QKV_NEED(qkv_call, model);
+    QKV_NEED(qkv_call, folder);
+    QKV_NEED(qkv_call, evaluation);
+    struct evaluator e = {.model = model};
+    struct evaluated_run *r = qkv_allocate(qkv_model_context(model), 1, sizeof *r);
+    const double started = qkv_clock();
+    *evaluation = (struct qkv_evaluation){0};
+    if (!r) return QKV_MEMORY;
+    e.sum.share.alone = true;
+    snprintf(e.name, sizeof e.name, "the validation part of %.480s", folder);
+    enum qkv_status status = evaluate_begin(&e, options);
+    const struct qkv_communicator ranks = e.ctx->ranks; /* no other rank follows */
+    e.ctx->ranks = qkv_communicator_defaults();
+    if (!status) status = run_open(&e, folder, r);
+    if (!status) status = run_feed(&e, &r->data.windows.valid, progress, user);
+    if (!status) status = evaluate_report_alone(&e, evaluation);
+    e.ctx->ranks = ranks;
+    evaluation->seconds = qkv_clock() - started;
+    run_close(r);
+    free(r);
     evaluate_end(&e);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Evaluating a model on a file of talks: the loss of what training on them has a loss for, in passes over talks of
+/* Evaluating a model on files of talks: the loss of what training on them has a loss for, in passes over talks of
  * similar length. */
 #include <math.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 #include "text/text.h"
 #include "train/train.h"
 #include "data/records.h"
+#include "data/sources.h"
 #include "data/talks.h"
 
 enum {
@@ -23,8 +24,11 @@ enum {
 struct talks_run {
     struct qkv_model *model;
     struct qkv_line_coder coder;
-    struct qkv_records records;
-    struct qkv_line *lines; /* (WINDOW) */
+    struct qkv_text_files files;
+    char name[QKV_FILES_NAME];  /* of the files, for messages */
+    double before, total;       /* bytes of the files before; of all of them */
+    struct qkv_records records; /* of the file that is read */
+    struct qkv_line *lines;     /* (WINDOW) */
     size_t count, index, long_lines;
     struct qkv_pass *pass;
     size_t B, T;
@@ -108,60 +112,81 @@ static void talks_clear(struct talks_run *r) {
 static enum qkv_status talks_window(struct talks_run *r, qkv_progress *progress, void *user) {
     enum qkv_status status = QKV_OK;
     qsort(r->lines, r->count, sizeof *r->lines, talks_by_length);
+    const double done = r->before + (double)r->records.bytes.file_at;
     for (size_t first = 0, B; first < r->count && !status; first += B) {
         for (B = 1; first + B < r->count && B < talks_rows(r->lines[first + B].main_count);) B++;
-        status = qkv_train_progress(r->coder.ctx, progress, user, "evaluating", (double)r->records.position, 0);
+        status = qkv_train_progress(r->coder.ctx, progress, user, "evaluating", done, r->total);
         if (!status) status = talks_batch(r, r->lines + first, B);
     }
     talks_clear(r);
     return status;
 }
 
-static enum qkv_status talks_read(struct talks_run *r, qkv_progress *progress, void *user) {
+/* Encodes a line, of which nothing is left if it is skipped. */
+static enum qkv_status talks_add(struct talks_run *r, const struct qkv_record *record) {
     const struct qkv_tsv file = {.ctx = r->coder.ctx, .path = r->records.path}; /* for messages */
+    const struct qkv_tsv_row row = {.first = record->text, .first_size = record->size, .line = (size_t)record->line};
+    struct qkv_line *line = &r->lines[r->count++];
+    *line = (struct qkv_line){0};
+    enum qkv_status status = r->coder.lines->encode(&r->coder, &file, &row, line);
+    line->examples = r->index++;
+    r->long_lines += line->is_long;
+    if (status || !line->skipped) return status;
+    qkv_free(line->main);
+    qkv_free(line->beside);
+    r->count--;
+    return QKV_OK;
+}
+
+static enum qkv_status talks_read_file(struct talks_run *r, const char *path, qkv_progress *progress, void *user) {
     struct qkv_record record;
     bool end = false;
-    enum qkv_status status = QKV_OK;
+    enum qkv_status status = qkv_records_open(r->coder.ctx, path, &r->records);
+    if (status) return status;
     while (!status && !(status = qkv_records_next(&r->records, &record, &end)) && !end) {
-        struct qkv_line *line = &r->lines[r->count++];
-        const struct qkv_tsv_row row = {.first = record.text, .first_size = record.size, .line = (size_t)record.line};
-        *line = (struct qkv_line){0};
-        status = r->coder.lines->encode(&r->coder, &file, &row, line);
-        line->examples = r->index++;
-        r->long_lines += line->is_long;
-        if (!status && line->skipped) {
-            qkv_free(line->main);
-            qkv_free(line->beside);
-            r->count--;
-        }
+        status = talks_add(r, &record);
         if (!status && r->count == WINDOW) status = talks_window(r, progress, user);
     }
+    r->before += (double)r->records.bytes.file.size;
+    qkv_records_close(&r->records);
+    r->records = (struct qkv_records){0};
+    return status;
+}
+
+static enum qkv_status talks_read(struct talks_run *r, qkv_progress *progress, void *user) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < r->files.count && !status; i++)
+        status = talks_read_file(r, r->files.items[i].path, progress, user);
     return status ? status : talks_window(r, progress, user);
 }
 
-static enum qkv_status talks_prepare(struct talks_run *r, const char *path) {
+static enum qkv_status talks_prepare(struct talks_run *r, const char *const *paths, size_t count) {
     struct qkv_context *ctx = r->coder.ctx;
     enum qkv_status status = qkv_text_model_check(ctx, qkv_model_spec(r->model));
+    for (size_t i = 0; i < count && !status; i++) status = qkv_sources_list_once(ctx, paths[i], &r->files);
     if (status) return status;
+    if (!r->files.count) return qkv_fail(ctx, QKV_ARGUMENT, "no file of talks to evaluate is named");
     if (!r->coder.tokenizer)
         return qkv_tokenizer_missing(ctx, qkv_model_tokenizer_problem(r->model), NULL, QKV_TOKENIZER_FILE, "");
+    qkv_text_files_name(&r->files, r->name);
+    r->total = (double)qkv_text_files_size(&r->files);
     r->lines = qkv_allocate(ctx, WINDOW, sizeof *r->lines);
-    return r->lines ? qkv_records_open(ctx, path, &r->records) : QKV_MEMORY;
+    return r->lines ? QKV_OK : QKV_MEMORY;
 }
 
-static enum qkv_status talks_report(const struct talks_run *r, const char *path,
-                                    struct qkv_talks_evaluation *evaluation) {
+static enum qkv_status talks_report(const struct talks_run *r, struct qkv_talks_evaluation *evaluation) {
     const struct qkv_evaluate_part all = qkv_evaluate_share_sum(&r->share);
-    if (!r->index) return qkv_fail(r->coder.ctx, QKV_FORMAT, "%s is empty; give a file with a talk in each line", path);
+    if (!r->index)
+        return qkv_fail(r->coder.ctx, QKV_FORMAT, "%s is empty; give a file with a talk in each line", r->name);
     if (!all.tokens)
         return qkv_fail(r->coder.ctx, QKV_ARGUMENT,
-                        "every line of %s has more tokens than the context of %zu, so long %s leaves none", path,
+                        "every line of %s has more tokens than the context of %zu, so long %s leaves none", r->name,
                         r->coder.T, qkv_long_name(r->coder.kind));
     if (!isfinite(all.nll))
         return qkv_fail(r->coder.ctx, QKV_NUMBER,
                         "the loss over %s is not a finite number: the model's weights are broken; take those of an "
                         "earlier checkpoint",
-                        path);
+                        r->name);
     evaluation->tokens = (size_t)all.tokens;
     evaluation->lines = r->index;
     evaluation->long_lines = r->long_lines;
@@ -170,13 +195,13 @@ static enum qkv_status talks_report(const struct talks_run *r, const char *path,
     return QKV_OK;
 }
 
-enum qkv_status qkv_evaluate_talks(struct qkv_model *model, const struct qkv_chat_template *templates, const char *path,
-                                   enum qkv_long long_lines, qkv_progress *progress, void *user,
-                                   struct qkv_talks_evaluation *evaluation) {
+enum qkv_status qkv_evaluate_talks(struct qkv_model *model, const struct qkv_chat_template *templates,
+                                   const char *const *paths, size_t count, enum qkv_long long_lines,
+                                   qkv_progress *progress, void *user, struct qkv_talks_evaluation *evaluation) {
     QKV_CALL(qkv_model_context(model));
     QKV_NEED(qkv_call, model);
-    QKV_NEED(qkv_call, path);
     QKV_NEED(qkv_call, evaluation);
+    QKV_NEED_ALL(qkv_call, count, paths);
     struct qkv_context *ctx = qkv_model_context(model);
     struct talks_run r = {.model = model,
                           .coder = {.ctx = ctx,
@@ -189,13 +214,15 @@ enum qkv_status qkv_evaluate_talks(struct qkv_model *model, const struct qkv_cha
     const double started = qkv_clock();
     *evaluation = (struct qkv_talks_evaluation){0};
     r.share = (struct qkv_evaluate_share){.ctx = ctx, .size = sizeof(struct qkv_evaluate_part)};
-    enum qkv_status status = qkv_rank_check_evaluation_of(model, path, talks_prepare(&r, path));
+    enum qkv_status status = talks_prepare(&r, paths, count);
+    status = qkv_rank_check_evaluation(model, &r.files, status);
     if (!status) status = talks_read(&r, progress, user);
     status = qkv_evaluate_share_gather(&r.share, status);
-    if (!status) status = talks_report(&r, path, evaluation);
+    if (!status) status = talks_report(&r, evaluation);
     evaluation->seconds = qkv_clock() - started;
     talks_clear(&r);
     qkv_records_close(&r.records);
+    qkv_text_files_free(&r.files);
     qkv_pass_free(r.pass);
     qkv_evaluate_share_free(&r.share);
     free(r.lines);

@@ -233,11 +233,11 @@ enum qkv_status qkv_rank_check(struct qkv_trainer *t, const struct qkv_spec *spe
     status = check_made(ctx, "specs", &text, status);
     if (!status) status = check_made(ctx, "models to begin with", &text, check_origin(t, &text));
     if (!status)
-        status =
-            check_made(ctx, "data", &text, check_files(ctx, &t->facts.texts.data_files, !t->data.dataset->list, &text));
+        status = check_made(ctx, "data", &text,
+                            check_files(ctx, &t->facts.texts.data_files, !t->data.dataset->weighs, &text));
     return status ? status
                   : check_made(ctx, "data to validate on", &text,
-                               check_files(ctx, &t->facts.texts.valid_files, !t->data.dataset->list, &text));
+                               check_files(ctx, &t->facts.texts.valid_files, !t->data.dataset->weighs, &text));
 }
 
 /* ---- an evaluation ----------------------------------------------------------------------------------------------- */

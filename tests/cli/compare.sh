@@ -181,6 +181,60 @@ has out '^rate=1e-3 '
 try 1 compare allrates --axis rate=1e29,1e30 --clip 0 --steps 6
 has err 'no variant could be trained'
 
+# ---- mixtures: what train --data reads, with weights, is read once for all variants ----
+mkdir corpus books
+for i in 1 2; do
+    awk -v i=$i 'NR % 3 == i { gsub(/["\\]/, ""); printf "{\"body\": \"%s\"}\n", $0 }' text.txt >corpus/$i.jsonl
+    awk -v i=$i 'NR % 6 == 3 * (i - 1)' text.txt >books/$i.txt
+done
+gzip corpus/2.jsonl
+head -20 corpus/1.jsonl >held-out.jsonl
+mixture="--tokenizer bpe:300 --text-key body --data corpus/*.jsonl*:3 --data books/:1"
+# mixes OUT OPTIONS...
+set -f # patterns are the command's
+mixes() {
+    local out=$1
+    shift
+    "$QKV" compare --plain --out "$out" --axis kv=mha,mqa "$@" $(usual "--spec spec.json $mixture --steps 6 --batch 4
+        --warmup 1 --eval-every 6 --eval-batches 0 --save-every 3 --threads 1 --cache 16" "$@")
+}
+try 0 mixes mixed
+for file in results.json compare.json shards; do [ -s mixed/$file ] || fail "there is no mixed/$file"; done
+[ ! -e mixed/train.txt ] && [ ! -e mixed/mha/shards ] || fail "a mixture was copied, or made tokens for each variant"
+same "$(ls mixed/shards | wc -l)" 3 "two shards of a comparison, one of each source, and their index"
+has mixed/results.json '"valid":null'
+try 0 "$QKV" train --spec spec.json $mixture --steps 6 --batch 4 --warmup 1 --eval-every 6 --eval-batches 0 \
+    --save-every 3 --threads 1 -q --set decoder.attention.kv_heads=1 --out alone-mixed
+cmp -s alone-mixed/model.safetensors mixed/mqa/model.safetensors ||
+    fail "a variant of a mixture is not what train makes"
+for variant in mha mqa; do # the loss is that of the whole part that is held out, which training measured last
+    logged=$(grep -o '"valid_loss": *[0-9.]*' mixed/$variant/log.jsonl | tail -1 | grep -o '[0-9.]*$')
+    measured=$(field mixed/results.json $variant valid_loss)
+    [ "$(awk "BEGIN { d = $logged - $measured; print (d < 2e-5 && d > -2e-5) }")" = 1 ] ||
+        fail "the loss of $variant is $measured, and was $logged at its last step"
+done
+cp mixed/mha/log.jsonl before
+try 0 mixes mixed
+cmp -s mixed/mha/log.jsonl before || fail "a finished variant of a mixture was trained again"
+try 0 mixes longer-mixed --steps 3
+try 0 mixes longer-mixed
+same "$(tail -n 1 longer-mixed/mqa/log.jsonl | grep -oE '"step": ?[0-9]+' | grep -oE '[0-9]+$')" 6 \
+    "the last step of a variant of a mixture that goes on"
+try 0 mixes valid-mixed --valid held-out.jsonl --seeds 2 --shards mixed/shards
+[ ! -e valid-mixed/shards ] || fail "shards of --shards were made twice"
+for seed in 1337 1338; do
+    try 0 "$QKV" eval valid-mixed/mha-seed$seed --data held-out.jsonl --text-key body --json --threads 1
+    grep -o '"loss": [^,]*' out | cut -d' ' -f2
+done >losses
+same "$(field valid-mixed/results.json mha valid_loss | cut -c 1-8)" \
+    "$(awk '{ sum += $1 } END { printf "%.9f", sum / NR }' losses | cut -c 1-8)" "the mean loss and those of eval"
+refuse 1 'no file has a name like none\*.jsonl' "$QKV" compare --data 'none*.jsonl' --axis kv=mha,mqa --out x
+refuse 1 'held-out.jsonl:2 has a weight' "$QKV" compare $mixture --valid held-out.jsonl:2 --axis kv=mha,mqa --out x
+refuse 2 'skip.bad has no effect in any variant: only mixtures of texts leave files and lines out' \
+    "$QKV" compare --data text.txt --skip-bad --axis kv=mha,mqa --out x
+[ ! -e x ] || fail "a folder was left by a comparison without texts"
+set +f
+
 # ---- inspect ----
 for kind in decoder pairs classifier encoder; do try 0 "$make" $kind $kind; done
 odd='a<!--<script>&' # a model of this name

@@ -82,7 +82,7 @@ sed 's/$/\r/; s/king/k\xefng/' texts/a.txt >other.txt
 try 0 train other 2 --data other.txt --warmup 1
 has err '^qkv: .*other\.txt has Windows line ends \(CR LF: 100 of 100 lines\)'
 has err '^qkv: .*other\.txt is not UTF-8: .*Latin-1.*iconv -f ISO-8859-1 -t UTF-8'
-try 0 "$QKV" compare --data lines.jsonl --spec spec.json --axis kv=mha,mqa --steps 2 --batch 2 --warmup 1 --threads 1 \
+try 0 "$QKV" compare --data lines.txt --spec spec.json --axis kv=mha,mqa --steps 2 --batch 2 --warmup 1 --threads 1 \
     --cache 8 --quiet --out cmp3
 same "$(grep -c 'train.txt looks like JSONL' err)" 1 "notes of a comparison"
 finish

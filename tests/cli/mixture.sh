@@ -186,9 +186,29 @@ if [ -e "$BINARY/qkv-mpi.so" ] && command -v mpirun >/dev/null; then
     export ASAN_OPTIONS=detect_leaks=0 # those of Open MPI, which the command does not own
     printf '#!/bin/sh\nexec mpirun -n 2 "%s" "$@"\n' "$QKV" >two && chmod +x two
     if mpirun -n 2 true >/dev/null 2>&1; then
+        shards() { (cd "$1/shards" && cat ./*.bin | cksum); } # the index has times of change
         QKV=$PWD/two mix double --threads 1
         same "$(losses double)" "$(losses one)" "losses of two ranks and of one"
         cmp -s double/model.safetensors one/model.safetensors || fail "two ranks and one: other weights"
+        same "$(shards double)" "$(shards one)" "shards of two ranks and of one"
+        # Shards that are gone are made again by all ranks, and lines are left out as by one.
+        rm double/shards/*.bin
+        try 0 ./two train --resume double --steps 8 --extend decay --quiet
+        same "$(shards double)" "$(shards one)" "shards that two ranks have made again"
+        for n in 1 2; do
+            [ $n = 1 ] && program=$QKV || program=./two
+            try 0 "$program" train --spec spec.json --tokenizer bpe:300 --data text.txt:1 --data lacks.jsonl:1 \
+                --data cut.jsonl.gz:1 --skip-bad --steps 1 --warmup 0 --batch 2 --valid-fraction 0 --context 4 \
+                --out skipped-$n
+            grep skip-bad err >skipped-$n.notes
+            try 1 "$program" train --spec spec.json --tokenizer bpe:300 --data lacks.jsonl --steps 1 --warmup 0 \
+                --batch 2 --quiet --out bad
+            grep '^qkv: ' err | head -1 >bad-$n.message
+        done
+        same "$(wc -l <skipped-1.notes)" 2 "notes about what is left out"
+        cmp -s skipped-1.notes skipped-2.notes || fail "two ranks say $(cat skipped-2.notes)"
+        same "$(shards skipped-2)" "$(shards skipped-1)" "shards of two ranks and of one, lines left out"
+        cmp -s bad-1.message bad-2.message || fail "two ranks say $(cat bad-2.message), one says $(cat bad-1.message)"
     fi
 fi
 finish

@@ -40,6 +40,53 @@ has out '^over +[0-9,]+ tokens of answers in 12 lines'
 learn adapter 4 --chat talks.jsonl --lora rank=2,targets=q,v
 has err '^try: .*qkv chat [^ ]*base --adapter adapter --template chat.jinja$'
 try 0 "$QKV" eval base --adapter adapter --template chat.jinja --chat held-out.jsonl
+# ---- packed files, several files, folders and patterns: the run of the plain file ----
+mkdir parts
+head -n 20 talks.jsonl >parts/1.jsonl
+sed -n 21,45p talks.jsonl | gzip >parts/2.jsonl.gz
+sed -n '46,$p' talks.jsonl >parts/3.jsonl
+command -v zstd >/dev/null && zstd -q --rm parts/3.jsonl
+third=$(ls parts/3.*)
+learn folder 12 --chat parts/
+learn pattern 12 --chat 'parts/*.jsonl*'
+learn several 12 --chat parts/1.jsonl --chat parts/2.jsonl.gz --chat "$third"
+for run in folder pattern several; do
+    cmp -s whole/model.safetensors $run/model.safetensors || fail "$run: other weights than those of one plain file"
+    same "$(losses $run)" "$(losses whole)" "losses of $run and of one plain file"
+done
+has folder/train.json '"chat": ".*/parts",'
+has pattern/train.json '"chat": ".*/parts/\*[.]jsonl\*",'
+head -n 6 held-out.jsonl | gzip >half.jsonl.gz
+tail -n 6 held-out.jsonl >half.jsonl
+try 0 "$QKV" eval whole --chat held-out.jsonl --json
+grep -oE '"(loss|tokens|lines)": [^,]*' out >wanted
+try 0 "$QKV" eval whole --chat half.jsonl.gz --chat half.jsonl --json
+grep -oE '"(tokens|lines)": [^,]*' out | cmp -s - <(tail -n 2 wanted) || fail "eval of two files: $(cat out)"
+gzip -kf held-out.jsonl
+for names in held-out.jsonl.gz 'held-out.jsonl.g*'; do
+    try 0 "$QKV" eval whole --chat "$names" --json
+    grep -oE '"(loss|tokens|lines)": [^,]*' out | cmp -s - wanted ||
+        fail "eval --chat $names: $(cat out), not $(cat wanted)"
+done
+refuse 1 'held-out.jsonl:0.5 has a weight; files to evaluate are read once and have none' \
+    "$QKV" eval whole --chat held-out.jsonl:0.5
+refuse 1 'no file has a name like none\*.jsonl' "$QKV" eval whole --chat 'none*.jsonl'
+# Tokens that are gone are made again of the same files, or it is said which one has changed or is cut.
+try 0 "$QKV" train --resume several --steps 14 --extend decay --quiet
+cp -r folder gone && cp -r folder cut-file && cp -r folder longer
+rm gone/tokens.data.bin cut-file/tokens.data.bin
+try 0 "$QKV" train --resume gone --steps 14 --extend decay --quiet
+cmp -s several/model.safetensors gone/model.safetensors || fail "tokens of packed files made again: other weights"
+cp parts/2.jsonl.gz before.gz
+head -c -9 before.gz >parts/2.jsonl.gz
+refuse 1 'parts/2.jsonl.gz:[0-9]+: the file is cut: .*cut-file/tokens.data.bin' \
+    "$QKV" train --resume cut-file --steps 14 --extend decay --quiet
+gzip -dc before.gz | sed '4s/fools/kings/' | gzip >parts/2.jsonl.gz
+refuse 1 'cut-file/tokens.data.bin is missing and .*parts/2.jsonl.gz has changed since the run began' \
+    "$QKV" train --resume cut-file --steps 14 --extend decay --quiet
+try 0 "$QKV" train --resume longer --steps 14 --extend decay --quiet # which has its tokens
+cmp -s several/model.safetensors longer/model.safetensors || fail "a file that has changed has changed the run"
+cp before.gz parts/2.jsonl.gz
 
 # ---- preferences and a teacher ----
 for i in $(seq 20); do echo '{"prompt": "'"$i"':", "chosen": " king", "rejected": " fool"}'; done >pairs.jsonl
@@ -47,6 +94,11 @@ try 0 "$QKV" train --from base --preferences pairs.jsonl --preference-loss ipo -
     --warmup 0 --batch 6 --eval-every 3 --out better
 has err 'validation loss [0-9.]+, accuracy [0-9.]+'
 [ -s better/reference.safetensors ] || fail "the run has not kept the reference"
+head -n 7 pairs.jsonl | gzip >some.jsonl.gz
+tail -n +8 pairs.jsonl | gzip >someothers.jsonl.gz
+try 0 "$QKV" train --from base --preferences 'some*.jsonl.gz' --preference-loss ipo --metric accuracy --steps 6 \
+    --warmup 0 --batch 6 --eval-every 3 --out packed
+cmp -s better/model.safetensors packed/model.safetensors || fail "preferences of packed files: other weights"
 try 0 "$QKV" train --from base --data text.txt --teacher whole --steps 3 --warmup 0 --batch 2 --quiet --out pupil
 has pupil/train.json '"teacher": \{"bytes": [0-9]+, "hash": "[0-9a-f]{16}"\}'
 cp base/model.safetensors whole/model.safetensors
@@ -67,6 +119,13 @@ echo '{"text": "a"}' >keyless.jsonl
 bad 1 'keyless.jsonl:1: there is no key "messages" or "conversations"' --chat keyless.jsonl --template chat.jinja
 echo '{"prompt": "a", "chosen": "b", "rejected": "b"}' >equal.jsonl
 bad 1 'equal.jsonl:1: "chosen" and "rejected" are the same' --preferences equal.jsonl
+gzip -c keyless.jsonl >keyless.jsonl.gz
+bad 1 'keyless.jsonl.gz:1: there is no key "messages" or "conversations"' --chat keyless.jsonl.gz --template chat.jinja
+head -c 30 keyless.jsonl.gz >half-keyless.jsonl.gz
+bad 1 'half-keyless.jsonl.gz:1: the file is cut' --chat half-keyless.jsonl.gz --template chat.jinja
+bad 1 'talks.jsonl:2 has a weight; only texts \(data\) are mixed by weights: leave it out' --chat talks.jsonl:2
+bad 1 'no file has a name like none\*.jsonl' --chat 'none*.jsonl'
+bad 1 'none.jsonl.gz: No such file' --chat none.jsonl.gz
 bad 2 'preference-beta is given, but only preferences' --chat talks.jsonl --template chat.jinja --preference-beta 1
 try 0 train other 3 --quiet --tokenizer chars
 bad 1 'the teacher .*other has another vocabulary' --data text.txt --teacher other
