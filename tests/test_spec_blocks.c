@@ -88,6 +88,9 @@ static void kinds_share_the_same_distances(void **state) {
                                    "form falcon, head_dim must be alike";
     static const struct misfit misfits[] = {
         {"encoder.kinds.b.attention.heads=2", sentence, "encoder.kinds.a.attention.heads=2"},
+        {"encoder.kinds.b.attention.heads=2", sentence, "encoder.kinds.b.attention.position.per_layer=true"},
+        {"encoder.kinds.b.attention.position.buckets=16", sentence,
+         "encoder.kinds.a.attention.position.per_layer=true"},
         {"encoder.kinds.b.attention.causal=true", sentence, "encoder.kinds.b.attention.position.kind=relative"},
         {"encoder.kinds.b.attention.position.buckets=16", sentence, "encoder.kinds.a.attention.position.buckets=16"},
         {"encoder.kinds.b.attention.position.max_distance=64", sentence,

@@ -78,6 +78,8 @@ static void random_position(struct qkv_random *r, int head_dim, struct qkv_posit
     if (p->kind == QKV_POSITION_BUCKETS) p->buckets = 4 * (int)test_between(r, 1, 20);
     if (p->kind == QKV_POSITION_BUCKETS || p->kind == QKV_POSITION_RELATIVE)
         p->max_distance = (int)test_between(r, 50, 5000);
+    const bool learned = p->kind == QKV_POSITION_BUCKETS || p->kind == QKV_POSITION_RELATIVE || p->learn;
+    p->per_layer = learned && qkv_random_below(r, 3) == 0;
     if (p->kind != QKV_POSITION_ROPE) return;
     p->theta = exp(20 * qkv_random_uniform(r));
     p->pairing = (enum qkv_pairing)qkv_random_below(r, 2);
@@ -110,6 +112,7 @@ static void random_experts(struct qkv_random *r, struct qkv_experts_spec *e) {
                                    .normalize = true,
                                    .scale = 0.1 + qkv_random_uniform(r),
                                    .bias = qkv_random_below(r, 2),
+                                   .unbiased = qkv_random_below(r, 2),
                                    .correction = qkv_random_below(r, 2),
                                    .correction_rate = 0.001,
                                    .margin = 0.02,
@@ -159,11 +162,11 @@ static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool ca
 }
 
 static bool position_learns(const struct qkv_position_spec *p) {
-    return p->kind == QKV_POSITION_BUCKETS || p->kind == QKV_POSITION_RELATIVE ||
-           (p->kind == QKV_POSITION_ALIBI && p->learn);
+    return !p->per_layer && (p->kind == QKV_POSITION_BUCKETS || p->kind == QKV_POSITION_RELATIVE ||
+                             (p->kind == QKV_POSITION_ALIBI && p->learn));
 }
 
-/* Layers of a stack share what they learn of distances. */
+/* Layers of a stack share what they learn of distances, unless each has its own. */
 static void share_positions(struct qkv_stack_spec *s) {
     for (int i = 1; i < s->kind_count; i++)
         for (int k = 0; k < i; k++) {
@@ -210,12 +213,16 @@ static void random_embedding(struct qkv_random *r, struct qkv_embed_spec *e) {
         e->position.layout = layouts[qkv_random_below(r, TEST_COUNT(layouts))];
     if (e->position.kind != QKV_POSITION_NONE) e->position.offset = (int)qkv_random_below(r, 3);
     e->types = (int)qkv_random_below(r, 4);
+    if (qkv_random_below(r, 3) == 0)
+        e->masked = (struct qkv_masked_spec){
+            .given = true, .token = (int)qkv_random_below(r, 99), .share = 0.9 * qkv_random_uniform(r)};
     e->norm.given = qkv_random_below(r, 2);
     if (e->norm.given) {
         e->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, QKV_NORM_COUNT);
         e->norm.eps = exp(-20 * qkv_random_uniform(r));
         e->norm.weight = qkv_random_below(r, 2);
         e->norm.bias = qkv_norm_centered(e->norm.kind) && e->norm.weight && qkv_random_below(r, 2);
+        e->norm_tokens = qkv_random_below(r, 2);
     }
     e->width = qkv_random_below(r, 2) ? (int)test_between(r, 4, 1 << 20) : 0;
     if (!e->width) return;

@@ -132,21 +132,22 @@ static enum qkv_status check_pattern(const struct checker *c, const struct qkv_p
     return status;
 }
 
-/* All layers of a stack with the same kind of learned distance_bias share one table, so their settings must agree. */
+/* Layers of a stack with the same kind of learned distance_bias share one table, so their settings must agree, unless
+ * each layer has its own. */
 static enum qkv_status check_shared(const struct checker *c, const struct qkv_place *place, size_t kind) {
     const struct qkv_stack_spec *s = place->stack;
     const struct qkv_attention_spec *a = &s->kinds[kind].attention;
     struct qkv_distance_weights none;
-    for (size_t i = 0; i < kind && qkv_distance_weight(&none, &a->position); i++) {
+    for (size_t i = 0; i < kind && !a->position.per_layer && qkv_distance_weight(&none, &a->position); i++) {
         const struct qkv_attention_spec *b = &s->kinds[i].attention;
-        if (qkv_distance_weight(&none, &b->position) != qkv_distance_weight(&none, &a->position) ||
-            qkv_position_shares(a, b))
+        if (b->position.per_layer || qkv_position_shares(a, b) ||
+            qkv_distance_weight(&none, &b->position) != qkv_distance_weight(&none, &a->position))
             continue;
         return qkv_fail(
             c->ctx, QKV_SPEC,
             "%s: %skinds %s and %s both learn biases by distance, but not the same: layers of a stack share "
             "them, so heads, causal, all of attention.position and, for slopes of form falcon, head_dim must be alike "
-            "(or choose another position.kind for one of them)",
+            "(or set attention.position.per_layer of one of them to true, or choose another position.kind)",
             c->name, place->path, s->kinds[i].name, s->kinds[kind].name);
     }
     return QKV_OK;
