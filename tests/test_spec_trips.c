@@ -213,9 +213,6 @@ static void random_embedding(struct qkv_random *r, struct qkv_embed_spec *e) {
         e->position.layout = layouts[qkv_random_below(r, TEST_COUNT(layouts))];
     if (e->position.kind != QKV_POSITION_NONE) e->position.offset = (int)qkv_random_below(r, 3);
     e->types = (int)qkv_random_below(r, 4);
-    if (qkv_random_below(r, 3) == 0)
-        e->masked = (struct qkv_masked_spec){
-            .given = true, .token = (int)qkv_random_below(r, 99), .share = 0.9 * qkv_random_uniform(r)};
     e->norm.given = qkv_random_below(r, 2);
     if (e->norm.given) {
         e->norm.kind = (enum qkv_norm_kind)qkv_random_below(r, QKV_NORM_COUNT);
@@ -271,6 +268,13 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     }
 }
 
+/* Masks count in stacks that are not causal. */
+static void random_masks(struct qkv_random *r, struct qkv_stack_spec *s, int vocab) {
+    if (!s->layers || qkv_stack_find_causal(s, true) || vocab < 1 || qkv_random_below(r, 2)) return;
+    s->embed.masked = (struct qkv_masked_spec){
+        .given = true, .token = (int)qkv_random_below(r, (uint64_t)vocab), .share = 0.9 * qkv_random_uniform(r)};
+}
+
 /* ---- round trips ------------------------------------------------------------------------------------------------ */
 
 static void test_round_trips(void **state) {
@@ -281,6 +285,8 @@ static void test_round_trips(void **state) {
         OWNED_SPEC struct qkv_spec s = {0}, back = {0};
         char *json, *again;
         random_spec(&r, &s);
+        random_masks(&r, &s.encoder, s.decoder.layers ? s.source_vocab : s.vocab);
+        random_masks(&r, &s.decoder, s.vocab);
         assert_ok(ctx, qkv_spec_print(ctx, &s, &json));
         assert_ok(ctx, parse(&back, json, NULL, 0));
         if (!same_spec(&s, &back)) fail_msg("read back differently:\n%s", json);

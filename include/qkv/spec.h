@@ -444,7 +444,7 @@ struct qkv_input_spec {
     bool bias; /* vectors: the projection has a bias, default true */
 };
 /* Masks in the embedding (ESM-2; Lin et al. 2022): embeddings of the token are 0, and those of the other tokens of a
- * sequence of n tokens, m of which are masks, are multiplied by (1 - share)*n/(n - m). */
+ * sequence of n tokens, m of which are masks, are multiplied by (1 − share)·n/(n − m). */
 struct qkv_masked_spec {
     bool given;   /* false (null in JSON): masks are tokens like others */
     int token;    /* must be given */
@@ -463,7 +463,7 @@ struct qkv_embed_spec {
     struct qkv_norm_spec norm; /* applied after token, position and type are added, before dropout; default none */
     /* with a norm: it is that of the token embedding, and position and type are added after it; default false */
     bool norm_tokens;
-    struct qkv_masked_spec masked; /* of the token embedding; default none; a model with it does not generate */
+    struct qkv_masked_spec masked; /* of the token embedding; no attention is causal then; default none */
     /* dropout of the embedding; default 0 (null in JSON): the spec's dropout; negative (0 in JSON): none */
     double dropout;
 };

@@ -20,10 +20,6 @@ static enum qkv_status check_model(struct qkv_model *m, const struct qkv_encoded
         return qkv_fail(ctx, QKV_ARGUMENT,
                         "this model's decoder reads %s, not tokens, so it cannot read its own output",
                         qkv_input_text(m->decoder.spec->embed.input.kind));
-    if (m->decoder.spec->embed.masked.given)
-        return qkv_fail(ctx, QKV_ARGUMENT,
-                        "generating needs embeddings that no later token changes, but decoder.embed.masked counts the "
-                        "masks of a whole sequence");
     const struct qkv_layer_spec *kind = qkv_stack_find_causal(&m->spec.decoder, false);
     char text[QKV_KIND_TEXT];
     if (kind) {

@@ -364,6 +364,23 @@ static enum qkv_status check_tie(const struct checker *c) {
                     c->name, qkv_tie_text(s->tie), source, E, head ? "head" : "none");
 }
 
+/* Masks are counted in whole sequences, so a token would see what follows it. */
+static enum qkv_status check_masked(const struct checker *c, const struct qkv_stack_spec *stack, const char *name) {
+    const struct qkv_spec *s = &c->written->spec;
+    const struct qkv_masked_spec *masked = &stack->embed.masked;
+    const bool source = stack == &s->encoder && s->decoder.layers;
+    const int vocab = source ? s->source_vocab : s->vocab;
+    if (!masked->given) return QKV_OK;
+    if (qkv_stack_find_causal(stack, true))
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: %sembed.masked counts the masks of whole sequences, but %sattention.causal is true: a "
+                        "token must not see those after it (leave embed.masked out, or set causal to false)",
+                        c->name, name, name);
+    if (!vocab || masked->token < vocab) return QKV_OK; /* 0: not known yet, or the model has no tokens */
+    return qkv_fail(c->ctx, QKV_SPEC, "%s: %sembed.masked.token is %d, but the ids of %d tokens end at %d", c->name,
+                    name, masked->token, vocab, vocab - 1);
+}
+
 static enum qkv_status check_embedding(const struct checker *c, const struct qkv_stack_spec *stack, const char *name) {
     const struct qkv_spec *s = &c->written->spec;
     const struct qkv_embed_position_spec *p = &stack->embed.position;
@@ -376,7 +393,7 @@ static enum qkv_status check_embedding(const struct checker *c, const struct qkv
             "%s: %sembed.position.layout is spaced, whose angles need at least 4 channels, but there are %d; "
             "choose halves or interleaved",
             c->name, where, C);
-    if (p->kind == QKV_POSITION_NONE || p->offset <= most - context) return QKV_OK;
+    if (p->kind == QKV_POSITION_NONE || p->offset <= most - context) return check_masked(c, stack, name);
     return qkv_fail(
         c->ctx, QKV_SPEC,
         "%s: %sembed.position.offset is %d, which with context %d makes a table of more than %d rows; it may "

@@ -171,6 +171,7 @@ const struct qkv_key qkv_embed_keys[] = {
              "Whether the norm is of the token embedding alone: position and type are added after it (the decoder of "
              "Blenderbot-small)."),
     OBJECT(qkv_embed_spec, masked, masked_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER, .example = "{\"token\":3}",
+           .needs = "/decoder.attention.causal=false",
            .help = "Embeddings of masks are 0, and those of other tokens grow with the share of masks in a sequence."),
     REAL(qkv_embed_spec, dropout, 0, 1, RATE_TEXT, .flags = RATE_FLAGS, .standard = "null", .example = "0.1",
          .help = "The dropout of the embedding."),
