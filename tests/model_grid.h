@@ -58,10 +58,14 @@ static inline const char *random_position(struct qkv_random *r, bool embedding, 
     if (turned) more = ", \"theta\": 50, \"pairing\": \"interleaved\", \"fraction\": 0.5";
     if (rope && qkv_random_below(r, 2))
         random_scaling(r, head_dim / (turned ? 4 : 2), (head_dim ? head_dim : 4) / (turned ? 4 : 2), scaling);
-    if (!strcmp(kind, "buckets")) more = ", \"buckets\": 8, \"max_distance\": 9";
-    if (!strcmp(kind, "relative")) more = ", \"max_distance\": 4";
+    if (!strcmp(kind, "buckets"))
+        more = PICK(r, ", \"buckets\": 8, \"max_distance\": 9",
+                    ", \"buckets\": 8, \"max_distance\": 9, \"per_layer\": true");
+    if (!strcmp(kind, "relative"))
+        more = PICK(r, ", \"max_distance\": 4", ", \"max_distance\": 4, \"per_layer\": true");
     if (!strcmp(kind, "alibi"))
-        more = PICK(r, "", ", \"learn\": true", ", \"form\": \"mpt\", \"max\": 4", ", \"form\": \"falcon\"");
+        more = PICK(r, "", ", \"learn\": true", ", \"learn\": true, \"per_layer\": true",
+                    ", \"form\": \"mpt\", \"max\": 4", ", \"form\": \"falcon\"");
     snprintf(out, GRID_POSITION_TEXT, "{\"kind\": \"%s\"%s%.400s}", kind, more, scaling);
     return out;
 }
@@ -130,7 +134,7 @@ static inline const char *random_projections(struct qkv_random *r, bool causal, 
 
 /* {…} of experts, or null. A gradient by differences must not change the choice of experts, so all of them are
  * chosen there; nor their order, on which the weights of sparsemixer depend: test_route checks those. */
-static inline const char *random_experts(struct qkv_random *r, char out[300]) {
+static inline const char *random_experts(struct qkv_random *r, char out[340]) {
     const char *scores, *group = PICK(r, QKV_GROUP_SCORE_LIST(GRID_TEXT));
     do scores = PICK(r, QKV_EXPERT_SCORES_LIST(GRID_TEXT));
     while (smooth_only && !strcmp(scores, "sparsemixer"));
@@ -146,11 +150,12 @@ static inline const char *random_experts(struct qkv_random *r, char out[300]) {
         more = PICK(r, "", ", \"normalize\": false");
     if (qkv_random_below(r, 2))
         snprintf(shared, sizeof shared, ", \"shared\": 7, \"shared_gate\": %s", PICK(r, "true", "false"));
-    snprintf(out, 300,
-             "{\"count\": 4, \"top_k\": %s, \"scores\": \"%s\"%s, \"scale\": %s, \"bias\": %s, \"correction\": %s%s%s, "
+    snprintf(out, 340,
+             "{\"count\": 4, \"top_k\": %s, \"scores\": \"%s\"%s, \"scale\": %s, \"bias\": %s, \"unbiased\": %s, "
+             "\"correction\": %s%s%s, "
              "\"scale_inputs\": %s, \"balance_loss\": 0, \"z_loss\": 0}",
-             k, scores, more, PICK(r, "1.0", "1.7"), PICK(r, "true", "false"), PICK(r, "true", "false"), groups, shared,
-             PICK(r, "true", "false"));
+             k, scores, more, PICK(r, "1.0", "1.7"), PICK(r, "true", "false"), PICK(r, "false", "true"),
+             PICK(r, "true", "false"), groups, shared, PICK(r, "true", "false"));
     return qkv_random_below(r, 3) ? "null" : out;
 }
 
@@ -160,7 +165,7 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
     size_t kv[] = {4, 2, 1};
     const char *norm = PICK(r, QKV_NORM_LIST(GRID_NORM)), *weight = PICK(r, "true", "true", "true", "false");
     const bool biased = !strncmp(norm, "layernorm", 9) && !strcmp(weight, "true") && qkv_random_below(r, 2);
-    char text[GRID_POSITION_TEXT], bias[16], projections[300], of_latent[120], experts[300];
+    char text[GRID_POSITION_TEXT], bias[16], projections[300], of_latent[120], experts[340];
     enum { TURNED = 4 }; /* of latents */
     const bool latent = latents_too && !qkv_random_below(r, 3);
     const size_t head_dim = 2 * test_between(r, latent ? TURNED / 2 + 1 : 2, 5);
@@ -191,7 +196,7 @@ static inline void random_kind(struct qkv_random *r, char *out, size_t size, boo
 /* In version 2 two or three kinds, which take turns, or one whose layers share weights. */
 static inline void random_stack(struct qkv_random *r, char *out, size_t size, int version, bool causal,
                                 bool beside_encoder) {
-    char kinds[3][1900];
+    char kinds[3][2000];
     for (size_t i = 0; i < 3; i++) random_kind(r, kinds[i], sizeof kinds[i], version == 2, causal, beside_encoder);
     const char *share = one_kind_only ? "" : PICK(r, "", "", ", \"share\": 1");
     if (version == 1)
@@ -245,8 +250,8 @@ static inline const char *random_embedding(struct qkv_random *r, int width, char
     if (strcmp(kind, "none")) snprintf(offset, sizeof offset, ", \"offset\": %s", PICK(r, "0", "2", "7"));
     snprintf(position, sizeof position, "{\"kind\": \"%s\"%s%s}", kind, layout, offset);
     if (qkv_random_below(r, 2))
-        snprintf(norm, sizeof norm, "{\"kind\": \"%s\", \"eps\": 1e-3, \"weight\": %s}", of_norm,
-                 PICK(r, "true", "true", "false"));
+        snprintf(norm, sizeof norm, "{\"kind\": \"%s\", \"eps\": 1e-3, \"weight\": %s}%s", of_norm,
+                 PICK(r, "true", "true", "false"), PICK(r, "", "", ", \"norm_tokens\": true"));
     if (width)
         snprintf(narrow, sizeof narrow, ", \"bias\": %s, \"project\": \"%s\"", PICK(r, "true", "false"),
                  PICK(r, QKV_PROJECT_LIST(GRID_TEXT)));
@@ -257,7 +262,7 @@ static inline const char *random_embedding(struct qkv_random *r, int width, char
 
 static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, enum topology topology,
                                struct qkv_spec *spec) {
-    char decoder[6000] = "null", encoder[6800] = "null", embedding[800], head[400], json[15600], text[500];
+    char decoder[6300] = "null", encoder[7100] = "null", embedding[800], head[400], json[16200], text[500];
     const int version = qkv_random_below(r, 2) && !one_kind_only ? 2 : 1;
     const int width = version == 2 && !qkv_random_below(r, 3) ? 6 : 0;
     int own = width, C = 20;

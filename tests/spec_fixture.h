@@ -35,7 +35,7 @@ static inline bool same_scaling(const struct qkv_scaling_spec *a, const struct q
 static inline bool same_position(const struct qkv_position_spec *a, const struct qkv_position_spec *b) {
     return a->kind == b->kind && a->theta == b->theta && a->pairing == b->pairing && a->fraction == b->fraction &&
            a->form == b->form && a->max == b->max && a->learn == b->learn && a->buckets == b->buckets &&
-           a->max_distance == b->max_distance && same_scaling(&a->scaling, &b->scaling);
+           a->max_distance == b->max_distance && a->per_layer == b->per_layer && same_scaling(&a->scaling, &b->scaling);
 }
 
 static inline bool same_qk_norm(const struct qkv_qk_norm_spec *a, const struct qkv_qk_norm_spec *b) {
@@ -51,7 +51,7 @@ static inline bool same_latent(const struct qkv_latent_spec *a, const struct qkv
 
 static inline bool same_experts(const struct qkv_experts_spec *a, const struct qkv_experts_spec *b) {
     return a->given == b->given && a->count == b->count && a->top_k == b->top_k && a->scores == b->scores &&
-           a->normalize == b->normalize && a->scale == b->scale && a->bias == b->bias &&
+           a->normalize == b->normalize && a->scale == b->scale && a->bias == b->bias && a->unbiased == b->unbiased &&
            a->scale_inputs == b->scale_inputs && a->margin == b->margin && a->correction == b->correction &&
            a->correction_rate == b->correction_rate && a->groups == b->groups && a->top_groups == b->top_groups &&
            a->group_score == b->group_score && a->shared == b->shared && a->shared_gate == b->shared_gate &&
@@ -87,9 +87,12 @@ static inline bool same_embedding(const struct qkv_embed_spec *a, const struct q
     const struct qkv_norm_spec *n = &a->norm, *m = &b->norm;
     const bool norm =
         n->given == m->given && n->kind == m->kind && n->eps == m->eps && n->weight == m->weight && n->bias == m->bias;
+    if (a->masked.given != b->masked.given || a->masked.token != b->masked.token || a->masked.share != b->masked.share)
+        return false;
     return norm && a->position.kind == b->position.kind && a->position.layout == b->position.layout &&
            a->position.offset == b->position.offset && a->scale == b->scale && a->types == b->types &&
-           a->width == b->width && a->bias == b->bias && a->project == b->project && a->dropout == b->dropout;
+           a->norm_tokens == b->norm_tokens && a->width == b->width && a->bias == b->bias && a->project == b->project &&
+           a->dropout == b->dropout;
 }
 
 static inline bool same_stack(const struct qkv_stack_spec *a, const struct qkv_stack_spec *b) {

@@ -4,7 +4,7 @@
 #include "model_grid.h"
 #include "weights.h"
 
-enum { KIND_SETS = 40 };
+enum { KIND_SETS = 72 };
 
 /* A stack of two kinds, "a" with the position `first` and "b" with `second`, with the same number of heads, alone or
  * with another stack. */
@@ -84,15 +84,19 @@ static bool tables_reach(uint64_t stream, const char *first, const char *second,
     return changed;
 }
 
-static const char *const learned[] = {"{\"kind\": \"buckets\", \"buckets\": 8, \"max_distance\": 6}",
-                                      "{\"kind\": \"relative\", \"max_distance\": 4}",
-                                      "{\"kind\": \"alibi\", \"learn\": true}"},
+static const char *const learned[] =
+    {"{\"kind\": \"buckets\", \"buckets\": 8, \"max_distance\": 6}",
+     "{\"kind\": \"relative\", \"max_distance\": 4}",
+     "{\"kind\": \"alibi\", \"learn\": true}",
+     "{\"kind\": \"buckets\", \"buckets\": 8, \"max_distance\": 6, \"per_layer\": true}",
+     "{\"kind\": \"relative\", \"max_distance\": 4, \"per_layer\": true}",
+     "{\"kind\": \"alibi\", \"learn\": true, \"per_layer\": true}"},
                          *const fixed[] = {"{\"kind\": \"none\"}", "{\"kind\": \"rope\"}", "{\"kind\": \"alibi\"}"};
 
 static void tables_of_distances_reach_the_layers_of_their_kind_alone(void **state) {
     (void)state;
     for (uint64_t i = 0; i < KIND_SETS; i++) {
-        const char *table = learned[i % TEST_COUNT(learned)], *none = fixed[i / 3 % TEST_COUNT(fixed)];
+        const char *table = learned[i % TEST_COUNT(learned)], *none = fixed[i / 6 % TEST_COUNT(fixed)];
         if (tables_reach(9600 + i, table, none, "a")) fail_msg("the table of %s reaches layers of %s", table, none);
         if (tables_reach(9600 + i, none, table, "b")) fail_msg("%s has the table of %s", none, table);
         if (!tables_reach(9600 + i, table, none, "b"))

@@ -214,6 +214,38 @@ static void tensors_that_are_missing_left_over_or_others_are_refused_by_name(voi
 
 /* A table of scores, stored although config.json ties it to the embedding, must have the numbers of the embedding;
  * else the folder is refused. */
+static void shorten(struct qkv_array *array) {
+    array->shape[0]--;
+    array->bytes -= sizeof(float);
+}
+
+/* StableLM has a tensor for each head of a norm. */
+static void norms_that_are_a_tensor_for_each_head_are_refused_by_name(void **state) {
+    (void)state;
+#define NORM "model.layers.1.self_attn.k_layernorm.norms."
+    static const struct {
+        void (*change)(struct qkv_array *);
+        const char *more;
+        enum qkv_status status;
+        const char *says;
+    } cases[] = {
+        {leave_out, NULL, QKV_FORMAT, "no tensor " NORM "1.weight"},
+        {shorten, NULL, QKV_SHAPE, NORM "1.weight is (7) but config.json makes it (8)"},
+        {make_integers, NULL, QKV_FORMAT, NORM "1.weight is of type I32"},
+        {NULL, NORM "2.weight", QKV_FORMAT, "a tensor " NORM "2.weight"},
+    };
+    struct qkv_context *ctx;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+        const char *folder = tensors_changed(ctx, TEST_SOURCE_DIR "/tests/golden/hf/stablelm_norms", NORM "1.weight",
+                                             cases[i].change, cases[i].more);
+        expect_refused(folder, cases[i].status, cases[i].says);
+        test_remove_tree(folder);
+    }
+    qkv_context_free(ctx);
+#undef NORM
+}
+
 static void a_head_beside_the_embedding_that_it_is_tied_to_has_its_numbers(void **state) {
     (void)state;
     const char *folder = test_path("head");
@@ -427,6 +459,7 @@ int main(void) {
         cmocka_unit_test(a_family_is_read_under_its_other_names),
         cmocka_unit_test(a_masked_language_model_without_a_head_is_an_encoder),
         cmocka_unit_test(what_says_the_kinds_of_layers_is_refused_by_its_key),
+        cmocka_unit_test(norms_that_are_a_tensor_for_each_head_are_refused_by_name),
         cmocka_unit_test(tensors_that_are_missing_left_over_or_others_are_refused_by_name),
         cmocka_unit_test(a_head_beside_the_embedding_that_it_is_tied_to_has_its_numbers),
         cmocka_unit_test(weights_in_few_bits_that_do_not_fit_are_refused_by_key_and_by_tensor),

@@ -255,6 +255,37 @@ static void check_position_scale(void **state) {
     finish(&f);
 }
 
+static struct qkv_tensor *build_mask_scale(struct fixture *f) {
+    static const int32_t words[] = {9, 3, 9, 9, 3, 3, 3, 3, 9, 9}, positions[] = {0, 1, 2, 3, 0, 1, 2, 0, 1, 0};
+    static const struct qkv_masked_spec rule = {.given = true, .token = 3, .share = 0.25};
+    struct qkv_masked_rows rows = {.ids = words, .positions = positions};
+    if (f->options) rows.lengths = f->options, rows.T = 5;
+    struct qkv_tensor *x = qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL, QKV_RESULT_FP32);
+    return qkv_op_mask_scale(&f->tape, x, &rule, &rows);
+}
+
+/* Sequences of 4, 3 (masks alone), 2 and 1 tokens; with padding, of 3 and 5 tokens in 5 rows each. */
+static void check_mask_scale(void **state) {
+    (void)state;
+    static const int32_t lengths[] = {3, 5};
+    static const double alone[] = {1, 0, 1, 1, 0, 0, 0, 0, 1.5, 0.75}, padded[] = {9, 0, 9, 9, 0, 0, 0, 0, 15, 15};
+    for (size_t k = 0; k < 2; k++) {
+        struct fixture f;
+        start(&f, 26 + k);
+        f.options = k ? lengths : NULL;
+        leaf(&f, 10, 6, 0);
+        leaf(&f, 6, 6, 0);
+        for (size_t i = 0; i < 6 * 6; i++) f.values[1][i] = i % 7 == 0;
+        check(&f, build_mask_scale);
+        const struct qkv_tensor *y = build_mask_scale(&f);
+        for (size_t i = 0; i < 10 * 6; i++) {
+            const double factor = k ? padded[i / 6] / 8 : alone[i / 6];
+            assert_true(fabs((double)cell(y, i) - factor * (double)f.values[0][i]) <= 1e-5 * factor);
+        }
+        finish(&f);
+    }
+}
+
 /* Leaf 0 is q, k and v side by side, or q alone beside leaf 1 with k and v. */
 static struct qkv_tensor *build_attend(struct fixture *f) {
     static const int32_t lo[] = {0, 0, 1, 2, 0, 0, 1, 4}, hi[] = {1, 2, 3, 4, 1, 2, 2, 4};

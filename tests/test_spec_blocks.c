@@ -88,12 +88,31 @@ static void kinds_share_the_same_distances(void **state) {
                                    "form falcon, head_dim must be alike";
     static const struct misfit misfits[] = {
         {"encoder.kinds.b.attention.heads=2", sentence, "encoder.kinds.a.attention.heads=2"},
+        {"encoder.kinds.b.attention.heads=2", sentence, "encoder.kinds.b.attention.position.per_layer=true"},
+        {"encoder.kinds.b.attention.position.buckets=16", sentence,
+         "encoder.kinds.a.attention.position.per_layer=true"},
         {"encoder.kinds.b.attention.causal=true", sentence, "encoder.kinds.b.attention.position.kind=relative"},
         {"encoder.kinds.b.attention.position.buckets=16", sentence, "encoder.kinds.a.attention.position.buckets=16"},
         {"encoder.kinds.b.attention.position.max_distance=64", sentence,
          "encoder.kinds.a.attention.position.max_distance=64"},
     };
     refuse_all(kinds, misfits, TEST_COUNT(misfits));
+}
+
+static void masks_are_tokens_of_attention_that_is_not_causal(void **state) {
+    (void)state;
+    static const char encoder[] =
+        START "\"embed\": {\"masked\": {\"token\": 49}}, \"encoder\": {\"layers\": 1, \"attention\": {\"heads\": 4}}}";
+    static const struct misfit misfits[] = {
+        {"encoder.attention.causal=true",
+         "encoder.embed.masked counts the masks of whole sequences, but encoder.attention.causal is true: a token must "
+         "not see "
+         "those after it (leave embed.masked out, or set causal to false)",
+         "embed.masked=null"},
+        {"embed.masked.token=50", "encoder.embed.masked.token is 50, but the ids of 50 tokens end at 49", "vocab=51"},
+        {"vocab=49", "encoder.embed.masked.token is 49, but the ids of 49 tokens end at 48", "embed.masked.token=3"},
+    };
+    refuse_all(encoder, misfits, TEST_COUNT(misfits));
 }
 
 static void patches_divide_the_image(void **state) {
@@ -227,6 +246,7 @@ int main(void) {
         cmocka_unit_test(layers_that_share_weights_are_of_one_kind),
         cmocka_unit_test(buckets_need_distances_to_hold),
         cmocka_unit_test(kinds_share_the_same_distances),
+        cmocka_unit_test(masks_are_tokens_of_attention_that_is_not_causal),
         cmocka_unit_test(patches_divide_the_image),
         cmocka_unit_test(factors_are_one_for_each_pair),
         cmocka_unit_test(a_tied_head_is_as_wide_as_the_tokens),

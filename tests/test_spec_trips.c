@@ -78,6 +78,8 @@ static void random_position(struct qkv_random *r, int head_dim, struct qkv_posit
     if (p->kind == QKV_POSITION_BUCKETS) p->buckets = 4 * (int)test_between(r, 1, 20);
     if (p->kind == QKV_POSITION_BUCKETS || p->kind == QKV_POSITION_RELATIVE)
         p->max_distance = (int)test_between(r, 50, 5000);
+    const bool learned = p->kind == QKV_POSITION_BUCKETS || p->kind == QKV_POSITION_RELATIVE || p->learn;
+    p->per_layer = learned && qkv_random_below(r, 3) == 0;
     if (p->kind != QKV_POSITION_ROPE) return;
     p->theta = exp(20 * qkv_random_uniform(r));
     p->pairing = (enum qkv_pairing)qkv_random_below(r, 2);
@@ -110,6 +112,7 @@ static void random_experts(struct qkv_random *r, struct qkv_experts_spec *e) {
                                    .normalize = true,
                                    .scale = 0.1 + qkv_random_uniform(r),
                                    .bias = qkv_random_below(r, 2),
+                                   .unbiased = qkv_random_below(r, 2),
                                    .correction = qkv_random_below(r, 2),
                                    .correction_rate = 0.001,
                                    .margin = 0.02,
@@ -159,11 +162,11 @@ static void random_layer(struct qkv_random *r, struct qkv_layer_spec *s, bool ca
 }
 
 static bool position_learns(const struct qkv_position_spec *p) {
-    return p->kind == QKV_POSITION_BUCKETS || p->kind == QKV_POSITION_RELATIVE ||
-           (p->kind == QKV_POSITION_ALIBI && p->learn);
+    return !p->per_layer && (p->kind == QKV_POSITION_BUCKETS || p->kind == QKV_POSITION_RELATIVE ||
+                             (p->kind == QKV_POSITION_ALIBI && p->learn));
 }
 
-/* Layers of a stack share what they learn of distances. */
+/* Layers of a stack share what they learn of distances, unless each has its own. */
 static void share_positions(struct qkv_stack_spec *s) {
     for (int i = 1; i < s->kind_count; i++)
         for (int k = 0; k < i; k++) {
@@ -216,6 +219,7 @@ static void random_embedding(struct qkv_random *r, struct qkv_embed_spec *e) {
         e->norm.eps = exp(-20 * qkv_random_uniform(r));
         e->norm.weight = qkv_random_below(r, 2);
         e->norm.bias = qkv_norm_centered(e->norm.kind) && e->norm.weight && qkv_random_below(r, 2);
+        e->norm_tokens = qkv_random_below(r, 2);
     }
     e->width = qkv_random_below(r, 2) ? (int)test_between(r, 4, 1 << 20) : 0;
     if (!e->width) return;
@@ -264,6 +268,13 @@ static void random_spec(struct qkv_random *r, struct qkv_spec *s) {
     }
 }
 
+/* Masks count in stacks that are not causal. */
+static void random_masks(struct qkv_random *r, struct qkv_stack_spec *s, int vocab) {
+    if (!s->layers || qkv_stack_find_causal(s, true) || vocab < 1 || qkv_random_below(r, 2)) return;
+    s->embed.masked = (struct qkv_masked_spec){
+        .given = true, .token = (int)qkv_random_below(r, (uint64_t)vocab), .share = 0.9 * qkv_random_uniform(r)};
+}
+
 /* ---- round trips ------------------------------------------------------------------------------------------------ */
 
 static void test_round_trips(void **state) {
@@ -274,6 +285,8 @@ static void test_round_trips(void **state) {
         OWNED_SPEC struct qkv_spec s = {0}, back = {0};
         char *json, *again;
         random_spec(&r, &s);
+        random_masks(&r, &s.encoder, s.decoder.layers ? s.source_vocab : s.vocab);
+        random_masks(&r, &s.decoder, s.vocab);
         assert_ok(ctx, qkv_spec_print(ctx, &s, &json));
         assert_ok(ctx, parse(&back, json, NULL, 0));
         if (!same_spec(&s, &back)) fail_msg("read back differently:\n%s", json);

@@ -249,6 +249,49 @@ static void texts_are_lowered_where_the_settings_of_sentences_say_so(void **stat
     clear_folder();
 }
 
+/* Ids and texts are those of EsmTokenizer of transformers 5.24. */
+static void proteins_are_cut_into_the_letters_of_their_vocabulary(void **state) {
+    static const char vocab[] =
+        "<cls>\n<pad>\n<eos>\n<unk>\nL\nA\nG\nV\nS\nE\nR\nT\nI\nD\nP\nK\nQ\nN\nF\nY\nM\nH\nW\nC\nX\nB\nU"
+        "\nZ\nO\n.\n-\n<null_1>\n<mask>";
+    static const struct {
+        const char *text, *back;
+        int32_t ids[12];
+        size_t count;
+    } cases[] = {
+        {"MKTVRQERLK", "M K T V R Q E R L K", {0, 20, 15, 11, 7, 10, 16, 9, 10, 4, 15, 2}, 12},
+        {"M<mask>K L-A", "M K L - A", {0, 20, 32, 15, 4, 30, 5, 2}, 8},
+        {"mLA  xyA\tG.", "L A A G .", {0, 3, 4, 5, 3, 5, 6, 29, 2}, 9},
+        {"<null_1>J<cls>", "<null_1>", {0, 31, 3, 0, 2}, 5},
+        {"", "", {0, 2}, 2},
+        {"LJJA", "L A", {0, 4, 3, 5, 2}, 5},
+    };
+    struct qkv_context *ctx = *state;
+    struct qkv_tokenizer *t;
+    clear_folder();
+    write_text("vocab.txt", vocab);
+    for (size_t k = 0; k < 2; k++) {
+        write_text("tokenizer_config.json",
+                   k ? "{\"tokenizer_class\": \"EsmTokenizer\"}"
+                     : "{\"tokenizer_class\": \"EsmTokenizer\", \"cls_token\": \"<cls>\", \"eos_token\": \"<eos>\", "
+                       "\"mask_token\": \"<mask>\", \"pad_token\": \"<pad>\", \"unk_token\": \"<unk>\"}");
+        assert_ok(ctx, qkv_folder_tokenizer(ctx, test_folder(), &t));
+        for (size_t i = 0; i < TEST_COUNT(cases); i++) {
+            int32_t *ids;
+            char *text;
+            size_t n, size;
+            assert_ok(ctx, qkv_tokenizer_encode_sequence(ctx, t, cases[i].text, strlen(cases[i].text), true, &ids, &n));
+            if (n != cases[i].count || memcmp(ids, cases[i].ids, n * sizeof *ids) != 0) fail_msg("%s", cases[i].text);
+            assert_ok(ctx, qkv_tokenizer_text(ctx, t, ids, n, true, &text, &size));
+            assert_string_equal(text, cases[i].back);
+            qkv_free(text);
+            qkv_free(ids);
+        }
+        qkv_tokenizer_free(t);
+    }
+    clear_folder();
+}
+
 static void a_folder_without_a_tokenizer_and_files_that_are_none_are_refused(void **state) {
     struct qkv_context *ctx = *state;
     struct qkv_tokenizer *t;
@@ -322,6 +365,7 @@ int main(void) {
         cmocka_unit_test(published_words_give_the_ids_of_their_tokenizer_json),
         cmocka_unit_test(texts_are_lowered_where_the_settings_of_sentences_say_so),
         cmocka_unit_test(roles_and_ends_of_both_tokenizers_are_kept_by_a_folder),
+        cmocka_unit_test(proteins_are_cut_into_the_letters_of_their_vocabulary),
         cmocka_unit_test(a_folder_without_a_tokenizer_and_files_that_are_none_are_refused)};
     return cmocka_run_group_tests(tests, test_context, test_context_done);
 }

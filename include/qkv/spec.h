@@ -277,6 +277,9 @@ struct qkv_position_spec {
     /* buckets: their number, default 32; without causal, half of them are for keys after the query */
     int buckets;
     int max_distance; /* buckets, relative: all distances from this one on share one bias, default 128 */
+    /* buckets, relative, alibi with learn: each layer learns its own, as in UMT5; default false: the layers of a stack
+     * share what they learn */
+    bool per_layer;
 };
 struct qkv_norm_spec {
     bool given; /* false (null in JSON): no norm, where a norm is optional; the norms of layers always exist */
@@ -372,6 +375,9 @@ struct qkv_experts_spec {
     /* an expert reads x times its weight, and its output is added as it is: y = Σ expert(weight·x); default false */
     bool scale_inputs;
     bool bias; /* the router has a bias; default false */
+    /* the experts have no biases, whatever ffn.bias says, which is then that of the shared feed-forward alone (ERNIE
+     * 4.5); default false */
+    bool unbiased;
     /* each expert has a number that is added to the scores that choose experts, but not to the weights; default
      * false */
     bool correction;
@@ -437,6 +443,13 @@ struct qkv_input_spec {
     int kernel, stride;
     bool bias; /* vectors: the projection has a bias, default true */
 };
+/* Masks in the embedding (ESM-2; Lin et al. 2022): embeddings of the token are 0, and those of the other tokens of a
+ * sequence of n tokens, m of which are masks, are multiplied by (1 − share)·n/(n − m). */
+struct qkv_masked_spec {
+    bool given;   /* false (null in JSON): masks are tokens like others */
+    int token;    /* must be given */
+    double share; /* the share of masks in training; default 0.12 */
+};
 /* The embedding: from ids to the first layer of a stack. */
 struct qkv_embed_spec {
     struct qkv_input_spec input;
@@ -448,6 +461,9 @@ struct qkv_embed_spec {
     bool bias; /* the projection has a bias; default true */
     enum qkv_project project;  /* the place of the projection, default end */
     struct qkv_norm_spec norm; /* applied after token, position and type are added, before dropout; default none */
+    /* with a norm: it is that of the token embedding, and position and type are added after it; default false */
+    bool norm_tokens;
+    struct qkv_masked_spec masked; /* of the token embedding; no attention is causal then; default none */
     /* dropout of the embedding; default 0 (null in JSON): the spec's dropout; negative (0 in JSON): none */
     double dropout;
 };

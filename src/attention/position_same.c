@@ -3,7 +3,7 @@
 
 bool qkv_position_same_distances(const struct qkv_position_spec *p, const struct qkv_position_spec *q) {
     const bool mpt = p->form == QKV_ALIBI_MPT;
-    if (p->kind != q->kind) return false;
+    if (p->kind != q->kind || p->per_layer != q->per_layer) return false;
     if (p->kind == QKV_POSITION_ALIBI) return p->form == q->form && p->learn == q->learn && (!mpt || p->max == q->max);
     if (p->kind == QKV_POSITION_BUCKETS && p->buckets != q->buckets) return false;
     return (p->kind != QKV_POSITION_BUCKETS && p->kind != QKV_POSITION_RELATIVE) || p->max_distance == q->max_distance;

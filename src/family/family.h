@@ -94,7 +94,11 @@
     X(hunyuan_v1_dense)                                                                                                \
     X(ministral3)                                                                                                      \
     X(llama4)                                                                                                          \
-    X(phimoe)
+    X(phimoe)                                                                                                          \
+    X(umt5)                                                                                                            \
+    X(umt5_encoder)                                                                                                    \
+    X(blenderbot_small)                                                                                                \
+    X(esm)
 
 /* A part of config.json that selects settings of the spec. */
 struct qkv_family_rule {
@@ -146,14 +150,15 @@ enum {
     QKV_FAMILY_PLUS_ONE = 64,   /* 1 + the numbers */
     QKV_FAMILY_BY_HEAD = 128,   /* with a first dimension of heads; QKV_FAMILY_TRANSPOSED: each head is (in, out) */
     QKV_FAMILY_EXCHANGED = 256, /* adapters of PEFT have a and b of it exchanged */
-    QKV_FAMILY_PARAMETER = 512  /* a parameter of its module, which is no linear layer: PEFT adapts it as one */
+    QKV_FAMILY_PARAMETER = 512, /* a parameter of its module, which is no linear layer: PEFT adapts it as one */
+    QKV_FAMILY_APART = 1024     /* each row of a norm is a tensor, whose number is {R} */
 };
 struct qkv_family_tensor {
     /* "attn.q": of all layers, with its bias; several weights with commas. "encoder:attn.q": of that stack only.
      * "attn.q.bias": the bias only. NULL ends the tensors */
     const char *ours;
     /* without .weight and .bias, unless it begins with "="; {N} is the layer, {G} the group of layers that share
-     * weights, {S} the stack, {E} the expert */
+     * weights, {S} the stack, {E} the expert, {R} the row */
     const char *theirs;
     enum qkv_family_order order;
     unsigned flags;
@@ -294,7 +299,7 @@ extern const char qkv_family_gguf_ignored[];
 /* Where a weight of ours is in a tensor of theirs. */
 enum { QKV_FAMILY_NAME = 200 };
 struct qkv_family_view {
-    char name[QKV_FAMILY_NAME]; /* theirs */
+    char name[QKV_FAMILY_NAME]; /* theirs; of tensors that are rows, with {R} */
     enum qkv_family_order order;
     unsigned flags;
     size_t part, parts;
@@ -305,6 +310,8 @@ struct qkv_family_view {
 /* Finds the weight `ours`, which has `rows` rows. Returns false if the family does not have it. */
 bool qkv_family_view(const struct qkv_family_config *config, const struct qkv_spec *spec, const char *ours, size_t rows,
                      struct qkv_family_view *view);
+/* Of a view with QKV_FAMILY_APART, the name of the tensor that is row r. */
+void qkv_family_row_name(const struct qkv_family_view *view, size_t r, char out[QKV_FAMILY_NAME]);
 /* The row of theirs that holds row r of ours. */
 size_t qkv_family_row(const struct qkv_family_view *view, size_t r);
 /* Where row r of ours, of `columns` numbers, is in theirs: the place of its first number, and the step to the next. */

@@ -77,6 +77,23 @@ static const struct qkv_spec *spec_of(const struct qkv_family_arrays *arrays) {
     return arrays->config->whole ? arrays->config->whole : &arrays->model->spec;
 }
 
+/* Lists the rows of a weight that are tensors of their own; ours: its numbers. */
+static enum qkv_status array_list_rows(struct filled *f, size_t i, const struct qkv_family_view *view,
+                                       struct qkv_array theirs, const float *ours) {
+    char name[QKV_FAMILY_NAME];
+    for (size_t r = 0; r < view->rows; r++) {
+        struct qkv_array row = theirs;
+        row.data = ours ? ours + r * theirs.shape[0] : NULL;
+        row.bytes = theirs.shape[0] * sizeof *ours;
+        qkv_family_row_name(view, r, name);
+        theirs.name = name;
+        struct qkv_family_array *a = array_add(f, &theirs, &row);
+        if (!a) return QKV_MEMORY;
+        a->shows = i + 1;
+    }
+    return QKV_OK;
+}
+
 static enum qkv_status array_list(struct filled *f, size_t i) {
     const struct qkv_family_arrays *to = f->to;
     const struct qkv_weight *weight = &to->model->weights.list[i];
@@ -89,6 +106,8 @@ static enum qkv_status array_list(struct filled *f, size_t i) {
         return qkv_fail(to->model->ctx, QKV_SPEC, "models of type %s have no weight for %s", to->config->family->type,
                         ours->name);
     qkv_family_shape(&view, ours, spec_of(to), &theirs);
+    if (view.flags & QKV_FAMILY_APART)
+        return array_list_rows(f, i, &view, theirs, to->gradients ? weight->gradient : weight->data);
     const unsigned other = QKV_FAMILY_TRANSPOSED | QKV_FAMILY_STACKED | QKV_FAMILY_PLUS_ONE;
     const bool whole = !to->gradients && view.parts == 1 && view.order != QKV_FAMILY_PAIRS && !(view.flags & other);
     struct qkv_family_array *a = array_find(f, view.name);
@@ -216,13 +235,23 @@ void qkv_family_arrays_free(struct qkv_family_arrays *arrays) {
     *arrays = (struct qkv_family_arrays){0};
 }
 
+/* The maximum number of arrays: each row of norms of heads may be one; there is at most one invented bias per weight,
+ * and a head, a table and two tables of positions. */
+static size_t arrays_max(const struct qkv_weights *weights) {
+    size_t count = 2 * weights->count + 8;
+    for (size_t i = 0; i < weights->count; i++) {
+        const struct qkv_weight *w = &weights->list[i];
+        if (w->role == QKV_ROLE_ATTN_Q_NORM || w->role == QKV_ROLE_ATTN_K_NORM) count += w->rows;
+    }
+    return count;
+}
+
 enum qkv_status qkv_family_arrays(struct qkv_model *model, const struct qkv_family_config *config, bool gradients,
                                   struct qkv_family_arrays *out) {
     *out = (struct qkv_family_arrays){.model = model, .config = config, .gradients = gradients};
     struct filled f = {.to = out};
     enum qkv_status status = gradients ? qkv_model_check_file(model) : qkv_model_check_whole(model);
-    /* at most one invented bias per weight, and a head, a table and two tables of positions */
-    if (!status && !slots_make(model->ctx, &f, 2 * model->weights.count + 8)) status = QKV_MEMORY;
+    if (!status && !slots_make(model->ctx, &f, arrays_max(&model->weights))) status = QKV_MEMORY;
     if (!status) out->next = qkv_allocate(model->ctx, model->weights.count, sizeof *out->next);
     if (!status && !out->next) status = QKV_MEMORY;
     for (size_t i = 0; i < model->weights.count && !status; i++) status = array_list(&f, i);

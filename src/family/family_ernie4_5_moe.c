@@ -8,7 +8,7 @@ static const struct qkv_family_kind kinds[] = {
     {"'sparse'", "sparse",
      "ffn.experts.top_k=$moe_k; ffn.experts.balance_loss=0; ffn.experts.z_loss=0; ffn.d_ff=$moe_intermediate_size; "
      "ffn.experts.count=$moe_num_experts; ffn.experts.scores='softmax'; ffn.experts.correction=true; "
-     "ffn.experts.normalize=true; ffn.experts.shared=$moe_num_shared_experts:shared"},
+     "ffn.experts.normalize=true; ffn.experts.shared=$moe_num_shared_experts:shared; ffn.experts.unbiased=$use_bias"},
     {NULL, NULL, NULL},
 };
 
@@ -40,10 +40,19 @@ static void kinds_write(json_t *config, const json_t *values) {
     json_object_set_new(config, "moe_layer_end_index", json_integer(last < 0 ? 0 : last));
 }
 
+/* Biases of attention, of dense layers, of the shared expert and of the head; other experts have none. */
+static const struct qkv_family_rule biases[] = {
+    {"use_bias=false", "decoder.attention.bias=false; decoder.ffn.bias=false; head.bias=false"},
+    {"use_bias=true; class='ForCausalLM'", "decoder.attention.bias=true; decoder.ffn.bias=true; head.bias=true"},
+    {"use_bias=true; class='Model'", "decoder.attention.bias=true; decoder.ffn.bias=true"},
+    {NULL, NULL},
+};
+
 static const struct qkv_family_choice choices[] = {
     {"hidden_act", qkv_family_gates},
     {"tie_word_embeddings", qkv_family_ties},
     {"class", qkv_family_decoder_classes},
+    {NULL, biases},
     QKV_FAMILY_CHOICES_END,
 };
 
@@ -67,10 +76,10 @@ const struct qkv_family qkv_family_ernie4_5_moe = {
         "num_key_value_heads=4; head_dim=null; hidden_act='silu'; max_position_embeddings=131072; rms_norm_eps=1e-5; "
         "rope_theta=500000.0; rope_scaling=null; tie_word_embeddings=true; moe_intermediate_size=1536; moe_k=6; "
         "moe_num_experts=64; moe_num_shared_experts=2; moe_layer_start_index=1; moe_layer_end_index=-1; "
-        "moe_layer_interval=1",
-    .needs = "use_bias=false; moe_norm_min=1e-12; moe_use_aux_free=true; moe_gate='topk'",
+        "moe_layer_interval=1; use_bias=false",
+    .needs = "moe_norm_min=1e-12; moe_use_aux_free=true; moe_gate='topk'",
     .idle = "moe_capacity num_nextn_predict_layers multi_token_pred_lambda",
-    .spec = QKV_FAMILY_LLAMA_STEM QKV_FAMILY_ROPE("decoder.") QKV_FAMILY_RMSNORM QKV_FAMILY_NO_BIASES
+    .spec = QKV_FAMILY_LLAMA_STEM QKV_FAMILY_ROPE("decoder.") QKV_FAMILY_RMSNORM
     "decoder.attention.position.pairing='interleaved'; decoder.norm.placement='pre'",
     .choices = choices,
     .layers = &layers,

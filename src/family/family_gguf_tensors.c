@@ -94,6 +94,7 @@ bool qkv_family_gguf_t5_finish(json_t *config) {
 }
 
 const struct qkv_family_tensor qkv_family_gguf_t5[] = {
+    {"encoder:position.buckets", "enc.blk.{N}.attn_rel_b", 0, 0, "model_type='umt5'"},
     {"encoder:position.buckets", "enc.blk.0.attn_rel_b", 0, 0, NULL},
     {"encoder:attn_norm", "enc.blk.{N}.attn_norm", 0, 0, NULL},
     {"encoder:attn.q", "enc.blk.{N}.attn_q", 0, 0, NULL},
@@ -105,6 +106,7 @@ const struct qkv_family_tensor qkv_family_gguf_t5[] = {
     {"encoder:ffn.up", "enc.blk.{N}.ffn_up", 0, 0, NULL},
     {"encoder:ffn.down", "enc.blk.{N}.ffn_down", 0, 0, NULL},
     {"encoder:norm", "enc.output_norm", 0, 0, NULL},
+    {"decoder:position.buckets", "dec.blk.{N}.attn_rel_b", 0, 0, "model_type='umt5'"},
     {"decoder:position.buckets", "dec.blk.0.attn_rel_b", 0, 0, NULL},
     {"decoder:attn_norm", "dec.blk.{N}.attn_norm", 0, 0, NULL},
     {"decoder:attn.q", "dec.blk.{N}.attn_q", 0, 0, NULL},

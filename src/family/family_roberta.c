@@ -1,7 +1,7 @@
 /* RoBERTa (Liu et al. 2019), XLM-R, CamemBERT: positions from 2 on. */
 #include "family/family_tables.h"
 
-static const struct qkv_family_rule heads[] = {
+const struct qkv_family_rule qkv_family_roberta_heads[] = {
     {"'ForMaskedLM'", "head.kind='lm'; tie='head'; head.bias=true; head.transform.activation='gelu'; "
                       "head.transform.norm.kind='layernorm'; "
                       "head.transform.norm.eps=$layer_norm_eps"},
@@ -20,7 +20,7 @@ static const struct qkv_family_rule ties[] = {
 
 const struct qkv_family_choice qkv_family_roberta_choices[] = {
     {"hidden_act", qkv_family_activations},
-    {"class", heads},
+    {"class", qkv_family_roberta_heads},
     {NULL, ties},
     QKV_FAMILY_CHOICES_END,
 };

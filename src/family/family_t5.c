@@ -39,14 +39,14 @@ static const struct qkv_family_rule ties[] = {
     {NULL, NULL},
 };
 
-static const struct qkv_family_choice choices[] = {
+const struct qkv_family_choice qkv_family_t5_choices[] = {
     {NULL, qkv_family_t5_feed_forwards},
     {NULL, ties},
     {NULL, scales},
     QKV_FAMILY_CHOICES_END,
 };
 
-static const struct qkv_family_tensor tensors[] = {
+const struct qkv_family_tensor qkv_family_t5_tensors[] = {
     {"embed.token", "shared", 0, 0, NULL},
     {"position.buckets", "{S}.block.0.layer.0.SelfAttention.relative_attention_bias", 0, 0, NULL},
     {"attn_norm", "{S}.block.{N}.layer.0.layer_norm", 0, 0, NULL},
@@ -88,22 +88,13 @@ const struct qkv_family qkv_family_t5 = {
     .type = "t5,mt5",
     .architectures = "T5ForConditionalGeneration,MT5ForConditionalGeneration",
     .stacks = "encoder decoder",
-    .aliases = "hidden_size=!d_model; num_hidden_layers=!num_layers; num_attention_heads=!num_heads; head_dim=!d_kv; "
-               "num_layers=num_decoder_layers",
-    .defaults = "vocab_size=32128; d_model=512; d_kv=64; d_ff=2048; num_layers=6; num_heads=8; "
-                "relative_attention_num_buckets=32; relative_attention_max_distance=128; layer_norm_epsilon=1e-6; "
-                "feed_forward_proj='relu'; n_positions=512; tie_word_embeddings=null; "
-                "scale_decoder_outputs=null; dense_act_fn=null; is_gated_act=null",
-    .spec = QKV_FAMILY_NO_BIASES
-    "vocab=$vocab_size; source_vocab=$vocab_size; context=$n_positions; d_model=$d_model; head.kind='lm'; "
-    "head.bias=false; encoder.layers=$num_layers; decoder.layers=$num_decoder_layers; *.attention.heads=$num_heads; "
-    "*.attention.head_dim=$d_kv; *.attention.scale=1.0; *.attention.position.kind='buckets'; "
-    "*.attention.position.buckets=$relative_attention_num_buckets; "
-    "*.attention.position.max_distance=$relative_attention_max_distance; *.ffn.d_ff=$d_ff; "
-    "*.embed.position.kind='none'; *.embed.scale=1.0; *.norm.kind='rmsnorm'; *.norm.placement='pre'; "
-    "*.norm.eps=$layer_norm_epsilon",
-    .choices = choices,
-    .tensors = tensors,
+    .aliases = QKV_FAMILY_T5_ALIASES "; num_layers=num_decoder_layers",
+    .defaults = QKV_FAMILY_T5_DEFAULTS
+    "vocab_size=32128; d_model=512; d_kv=64; d_ff=2048; num_layers=6; num_heads=8; feed_forward_proj='relu'; "
+    "tie_word_embeddings=null; scale_decoder_outputs=null",
+    .spec = QKV_FAMILY_NO_BIASES QKV_FAMILY_T5_BOTH_STACKS,
+    .choices = qkv_family_t5_choices,
+    .tensors = qkv_family_t5_tensors,
     .ignored = "encoder.embed_tokens.weight decoder.embed_tokens.weight "
                "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
     .gguf = &gguf,

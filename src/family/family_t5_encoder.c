@@ -7,14 +7,14 @@ static const struct qkv_family_rule heads[] = {
     {NULL, NULL},
 };
 
-static const struct qkv_family_choice choices[] = {
+const struct qkv_family_choice qkv_family_t5_encoder_choices[] = {
     {NULL, qkv_family_t5_feed_forwards},
     {"class", heads},
     QKV_FAMILY_CHOICES_END,
 };
 
 /* Names begin with "transformer." in a classifier. */
-static const struct qkv_family_tensor tensors[] = {
+const struct qkv_family_tensor qkv_family_t5_encoder_tensors[] = {
     {"embed.token", "transformer.shared", 0, 0, NULL},
     {"position.buckets", "transformer.encoder.block.0.layer.0.SelfAttention.relative_attention_bias", 0, 0, NULL},
     {"attn_norm", "transformer.encoder.block.{N}.layer.0.layer_norm", 0, 0, NULL},
@@ -44,22 +44,14 @@ const struct qkv_family qkv_family_t5_encoder = {
     .type = "t5,mt5",
     .architectures = "T5EncoderModel,MT5EncoderModel,T5ForTokenClassification,MT5ForTokenClassification",
     .stacks = "encoder",
-    .aliases = "hidden_size=!d_model; num_hidden_layers=!num_layers; num_attention_heads=!num_heads; head_dim=!d_kv",
-    .defaults = "vocab_size=32128; d_model=512; d_kv=64; d_ff=2048; num_layers=6; num_heads=8; "
-                "relative_attention_num_buckets=32; relative_attention_max_distance=128; layer_norm_epsilon=1e-6; "
-                "feed_forward_proj='relu'; n_positions=512; dense_act_fn=null; is_gated_act=null",
+    .aliases = QKV_FAMILY_T5_ALIASES,
+    .defaults = QKV_FAMILY_T5_DEFAULTS
+    "vocab_size=32128; d_model=512; d_kv=64; d_ff=2048; num_layers=6; num_heads=8; feed_forward_proj='relu'",
     .needs = "is_decoder=false",
     .idle = "num_decoder_layers scale_decoder_outputs",
-    .spec = QKV_FAMILY_NO_BIASES
-    "vocab=$vocab_size; context=$n_positions; d_model=$d_model; encoder.layers=$num_layers; "
-    "encoder.attention.heads=$num_heads; encoder.attention.head_dim=$d_kv; encoder.attention.scale=1.0; "
-    "encoder.attention.position.kind='buckets'; "
-    "encoder.attention.position.buckets=$relative_attention_num_buckets; "
-    "encoder.attention.position.max_distance=$relative_attention_max_distance; encoder.ffn.d_ff=$d_ff; "
-    "encoder.embed.position.kind='none'; encoder.embed.scale=1.0; encoder.norm.kind='rmsnorm'; "
-    "encoder.norm.placement='pre'; encoder.norm.eps=$layer_norm_epsilon",
-    .choices = choices,
-    .tensors = tensors,
+    .spec = QKV_FAMILY_NO_BIASES QKV_FAMILY_T5_STACK("encoder."),
+    .choices = qkv_family_t5_encoder_choices,
+    .tensors = qkv_family_t5_encoder_tensors,
     .prefix = "transformer.",
     .ignored = "transformer.encoder.embed_tokens.weight",
     .gguf = &gguf,

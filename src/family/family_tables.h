@@ -81,6 +81,27 @@ extern const struct qkv_family_tensor qkv_family_bart_embeddings[];
         "'sliding_attention'", "first_sliding", QKV_FAMILY_MODERNBERT_LOCAL(window) "norm.attention=false"             \
     }
 int qkv_family_modernbert_kind(const json_t *config, int layer, int listed);
+/* T5 and its descendants: names of keys, defaults, and settings of a stack ("*." or "encoder."). */
+#define QKV_FAMILY_T5_ALIASES                                                                                          \
+    "hidden_size=!d_model; num_hidden_layers=!num_layers; num_attention_heads=!num_heads; head_dim=!d_kv"
+#define QKV_FAMILY_T5_DEFAULTS                                                                                         \
+    "relative_attention_num_buckets=32; relative_attention_max_distance=128; layer_norm_epsilon=1e-6; "                \
+    "n_positions=512; dense_act_fn=null; is_gated_act=null; "
+#define QKV_FAMILY_UMT5_DEFAULTS                                                                                       \
+    "vocab_size=250112; d_model=512; d_kv=64; d_ff=1024; num_layers=8; num_heads=6; feed_forward_proj='gated-gelu'; "
+#define QKV_FAMILY_T5_STACK(stack)                                                                                     \
+    "vocab=$vocab_size; context=$n_positions; d_model=$d_model; encoder.layers=$num_layers; " stack                    \
+    "attention.heads=$num_heads; " stack "attention.head_dim=$d_kv; " stack "attention.scale=1.0; " stack              \
+    "attention.position.kind='buckets'; " stack "attention.position.buckets=$relative_attention_num_buckets; " stack   \
+    "attention.position.max_distance=$relative_attention_max_distance; " stack "ffn.d_ff=$d_ff; " stack                \
+    "embed.position.kind='none'; " stack "embed.scale=1.0; " stack "norm.kind='rmsnorm'; " stack                       \
+    "norm.placement='pre'; " stack "norm.eps=$layer_norm_epsilon; "
+#define QKV_FAMILY_T5_BOTH_STACKS                                                                                      \
+    QKV_FAMILY_T5_STACK("*.")                                                                                          \
+    "source_vocab=$vocab_size; decoder.layers=$num_decoder_layers; head.kind='lm'; head.bias=false"
+extern const struct qkv_family_tensor qkv_family_t5_tensors[], qkv_family_t5_encoder_tensors[];
+extern const struct qkv_family_choice qkv_family_t5_choices[], qkv_family_t5_encoder_choices[];
+
 /* Conditions for a feed-forward without a gate: its matrix then has another name. */
 #define QKV_FAMILY_T5_UNGATED                                                                                          \
     "feed_forward_proj=!'gated-gelu'; feed_forward_proj=!'gated-gelu_new'; feed_forward_proj=!'gated-silu'; "          \
@@ -212,6 +233,7 @@ extern const struct qkv_family_tensor qkv_family_granitemoe_tensors[];
     "encoder.norm.placement='post'"
 /* The choices of BERT and of RoBERTa, and the tensors of their heads. */
 extern const struct qkv_family_choice qkv_family_bert_choices[], qkv_family_roberta_choices[];
+extern const struct qkv_family_rule qkv_family_roberta_heads[];
 #define QKV_FAMILY_BERT_HEADS                                                                                          \
     {"head.transform", "bert.pooler.dense", 0, 0, "class='ForSequenceClassification'"},                                \
         {"head.transform", "cls.predictions.transform.dense", 0, 0, NULL},                                             \

@@ -108,7 +108,9 @@ static size_t group_of(const struct qkv_spec *spec, const struct name *name) {
     return (size_t)name->layer * (size_t)stack->share / (size_t)stack->layers;
 }
 
-/* Fills in the placeholders of their name. */
+#define ROW_NUMBER "{R}"
+
+/* Fills in the placeholders of their name, but not {R}. */
 static void name_write(const char *pattern, const struct name *name, size_t group, char out[QKV_FAMILY_NAME]) {
     size_t n = 0;
     const bool exact = *pattern == '=';
@@ -121,6 +123,7 @@ static void name_write(const char *pattern, const struct name *name, size_t grou
         if (at[1] == 'N') n += (size_t)snprintf(out + n, QKV_FAMILY_NAME - n, "%d", name->layer);
         if (at[1] == 'E') n += (size_t)snprintf(out + n, QKV_FAMILY_NAME - n, "%d", name->expert);
         if (at[1] == 'G') n += (size_t)snprintf(out + n, QKV_FAMILY_NAME - n, "%zu", group);
+        if (at[1] == 'R') n += (size_t)snprintf(out + n, QKV_FAMILY_NAME - n, ROW_NUMBER);
         at += 3;
     }
     snprintf(out + n, QKV_FAMILY_NAME - n, "%s", exact ? "" : name->bias ? ".bias" : ".weight");
@@ -199,6 +202,12 @@ bool qkv_family_view(const struct qkv_family_config *config, const struct qkv_sp
     return found;
 }
 
+void qkv_family_row_name(const struct qkv_family_view *view, size_t r, char out[QKV_FAMILY_NAME]) {
+    const char *number = strstr(view->name, ROW_NUMBER);
+    const int n = number ? (int)(number - view->name) : (int)strlen(view->name);
+    snprintf(out, QKV_FAMILY_NAME, "%.*s%zu%.150s", n, view->name, r, number ? number + strlen(ROW_NUMBER) : "");
+}
+
 /* The row of theirs for row r of ours, where heads are stored one after the other. */
 static size_t row_of_heads(const struct qkv_family_view *v, size_t r) {
     const size_t width = v->rows / v->heads;
@@ -237,7 +246,7 @@ void qkv_family_shape(const struct qkv_family_view *v, const struct qkv_array *o
     const size_t lead = stacked || heads || v->flags & QKV_FAMILY_LEADING;
     const size_t rows = heads ? v->total / v->heads : v->total;
     *theirs = (struct qkv_array){.name = v->name, .dtype = QKV_F32, .rank = ours->rank + (int)lead};
-    if (v->flags & QKV_FAMILY_FLAT) {
+    if (v->flags & (QKV_FAMILY_FLAT | QKV_FAMILY_APART)) {
         theirs->rank = 1;
         theirs->shape[0] = ours->shape[1];
         return;

@@ -140,7 +140,10 @@ void qkv_published_close(struct qkv_published *p) {
         free(p->files[i].path);
     }
     qkv_arena_free(&p->repacked);
-    for (size_t i = 0; i < p->entry_count; i++) free((char *)(uintptr_t)p->entries[i].array.name);
+    for (size_t i = 0; i < p->entry_count; i++) {
+        free((char *)(uintptr_t)p->entries[i].array.name);
+        free(p->entries[i].rows);
+    }
     free(p->files);
     free(p->entries);
     free(p->folder);

@@ -8,6 +8,11 @@ struct qkv_published_part {
     char *name, *path;
     struct qkv_tensors *tensors;
 };
+/* A row of a weight that is a tensor of its own. */
+struct qkv_published_row {
+    const struct qkv_array *theirs;
+    size_t file;
+};
 /* A weight, and its tensor in the files. */
 struct qkv_published_entry {
     struct qkv_array array; /* as the model has it; data is set where `direct` or `repacked`; the name is owned */
@@ -16,6 +21,9 @@ struct qkv_published_entry {
     const struct qkv_array *scales; /* of a format with few bits; NULL: none */
     size_t scales_file;
     bool packed; /* theirs is in blocks of MXFP4, ours is QKV_MXFP4 */
+    /* (shape[0] of ours): the tensors of rows that are tensors of their own, theirs being the first; NULL: one tensor.
+     * Owned */
+    struct qkv_published_row *rows;
     struct qkv_family_view view;
     bool direct;
     bool repacked; /* this model has a copy, in the file's format, with rows in the order of ours */

@@ -20,6 +20,40 @@ static const struct qkv_published_entry *entry_find(const struct qkv_published *
 
 /* ---- matching ---------------------------------------------------------------------------------------------------- */
 
+/* Finds the tensors of rows that are tensors of their own. */
+static enum qkv_status match_rows(const struct qkv_published *p, const struct qkv_array *want,
+                                  struct qkv_published_entry *e) {
+    enum qkv_status status = QKV_OK;
+    e->rows = qkv_allocate(p->ctx, e->view.rows, sizeof *e->rows);
+    if (!e->rows) return QKV_MEMORY;
+    for (size_t r = 0; r < e->view.rows && !status; r++) {
+        struct qkv_published_entry row = {.view = e->view};
+        qkv_family_row_name(&e->view, r, row.view.name);
+        status = qkv_published_locate(p, want, &row);
+        e->rows[r] = (struct qkv_published_row){row.theirs, row.file};
+    }
+    e->theirs = e->rows[0].theirs;
+    e->file = e->rows[0].file;
+    return status;
+}
+
+/* The tensors that a weight is read from, except those of scales. */
+static size_t entry_tensors(const struct qkv_published_entry *e) {
+    return e->rows ? e->view.rows : 1;
+}
+
+static const struct qkv_array *entry_tensor(const struct qkv_published_entry *e, size_t i) {
+    return e->rows ? e->rows[i].theirs : e->theirs;
+}
+
+/* Whether a weight is read from a tensor. */
+static bool is_used(const struct qkv_published *p, const struct qkv_array *theirs) {
+    for (size_t i = 0; i < p->entry_count; i++)
+        for (size_t r = 0; r < entry_tensors(&p->entries[i]); r++)
+            if (entry_tensor(&p->entries[i], r) == theirs) return true;
+    return false;
+}
+
 static enum qkv_status match_weight(struct qkv_published *p, const struct qkv_spec *spec,
                                     const struct qkv_weight *weight) {
     const struct qkv_array *ours = &weight->array;
@@ -29,15 +63,16 @@ static enum qkv_status match_weight(struct qkv_published *p, const struct qkv_sp
         return qkv_fail(p->ctx, QKV_SPEC, "%s: models of type %s have no weight for %s", p->folder,
                         p->config.family->type, ours->name);
     qkv_family_shape(&e->view, ours, spec, &want);
-    enum qkv_status status = qkv_published_locate(p, &want, e);
+    const bool apart = e->view.flags & QKV_FAMILY_APART;
+    p->entry_count++; /* what it owns is freed with it */
+    enum qkv_status status = apart ? match_rows(p, &want, e) : qkv_published_locate(p, &want, e);
     if (status) return status;
     e->array = *ours;
     e->array.name = qkv_copy_string(p->ctx, ours->name);
     if (!e->array.name) return QKV_MEMORY;
-    p->entry_count++;
-    e->direct = e->view.order == QKV_FAMILY_PARTS && !e->scales &&
+    e->direct = e->view.order == QKV_FAMILY_PARTS && !e->scales && !apart &&
                 !(e->view.flags & (QKV_FAMILY_TRANSPOSED | QKV_FAMILY_PLUS_ONE));
-    const size_t rows = e->view.total * e->view.slices, row = rows ? e->theirs->bytes / rows : 0;
+    const size_t rows = apart ? 1 : e->view.total * e->view.slices, row = rows ? e->theirs->bytes / rows : 0;
     e->array.dtype = e->packed ? QKV_MXFP4 : e->theirs->dtype;
     e->array.bytes = e->packed ? qkv_type_span(QKV_MXFP4, weight->rows * weight->columns) : row * ours->shape[0];
     e->repacked = qkv_published_must_repack(e, weight);
@@ -53,12 +88,14 @@ static int compare_places(const void *a, const void *b) {
 
 /* Fails if the files have a tensor that no weight uses. */
 static enum qkv_status find_strangers(struct qkv_published *p) {
-    const struct qkv_array **used = qkv_allocate(p->ctx, 2 * p->entry_count + 1, sizeof *used);
+    size_t max = 1, count = 0;
+    for (size_t i = 0; i < p->entry_count; i++) max += entry_tensors(&p->entries[i]) + 1;
+    const struct qkv_array **used = qkv_allocate(p->ctx, max, sizeof *used);
     enum qkv_status status = used ? QKV_OK : QKV_MEMORY;
-    size_t count = 0;
     for (size_t i = 0; used && i < p->entry_count; i++) {
-        used[count++] = p->entries[i].theirs;
-        if (p->entries[i].scales) used[count++] = p->entries[i].scales;
+        const struct qkv_published_entry *e = &p->entries[i];
+        for (size_t r = 0; r < entry_tensors(e); r++) used[count++] = entry_tensor(e, r);
+        if (e->scales) used[count++] = e->scales;
     }
     if (used) qsort(used, count, sizeof *used, compare_places);
     for (size_t f = 0; f < p->count && !status; f++)
@@ -157,10 +194,19 @@ static enum qkv_status repack_tensor(const struct qkv_published *p, const struct
     return status;
 }
 
+static enum qkv_status take_rows(const struct qkv_published *p, const struct qkv_published_entry *e, size_t columns,
+                                 float *ours) {
+    enum qkv_status status = QKV_OK;
+    for (size_t r = 0; r < e->view.rows && !status; r++)
+        status = qkv_tensors_floats(p->files[e->rows[r].file].tensors, e->rows[r].theirs, ours + r * columns);
+    return status;
+}
+
 static enum qkv_status take_weight(const struct qkv_published *p, struct qkv_weight *weight, struct taken *taken) {
     const struct qkv_published_entry *e = entry_find(p, weight->array.name);
     if (e->direct) return qkv_tensors_floats(p->files[e->file].tensors, &e->array, weight->data);
     const size_t rows = weight->array.shape[0], columns = rows ? weight->rows * weight->columns / rows : 0;
+    if (e->rows) return take_rows(p, e, columns, weight->data);
     if (e->theirs->dtype == QKV_F32 && !e->scales && !(e->view.flags & QKV_FAMILY_PLUS_ONE) &&
         (size_t)e->view.slices * e->view.total * columns * sizeof(float) == e->theirs->bytes) {
         return repack_tensor(p, e, rows, columns, sizeof(float), weight->data);
@@ -177,12 +223,6 @@ static enum qkv_status repack_weight(const struct qkv_published *p, const struct
     if (e->packed) return qkv_published_join(p, e, weight->rows, ours);
     const struct qkv_type *type = qkv_types[e->theirs->dtype];
     return e->repacked ? repack_tensor(p, e, weight->rows, weight->columns / type->block, type->bytes, ours) : QKV_OK;
-}
-
-static bool is_used(const struct qkv_published *p, const struct qkv_array *theirs) {
-    for (size_t i = 0; i < p->entry_count; i++)
-        if (p->entries[i].theirs == theirs) return true;
-    return false;
 }
 
 /* Fails where a table that is tied to the embedding is in the files with other numbers: it is then a separate head. */
@@ -247,12 +287,6 @@ enum qkv_status qkv_published_read(struct qkv_model *model, const struct qkv_pub
 
 /* ---- what the model is told -------------------------------------------------------------------------------------- */
 
-static bool origin_uses(const struct qkv_published *p, const struct qkv_array *array) {
-    for (size_t i = 0; i < p->entry_count; i++)
-        if (p->entries[i].theirs == array) return true;
-    return false;
-}
-
 /* Copies the tensors that no weight uses and that export writes again. */
 static enum qkv_status origin_keep(const struct qkv_published *p, struct qkv_family_config *config) {
     size_t capacity = 0;
@@ -260,7 +294,7 @@ static enum qkv_status origin_keep(const struct qkv_published *p, struct qkv_fam
     for (size_t f = 0; f < p->count; f++)
         for (size_t i = 0; i < qkv_tensors_count(p->files[f].tensors); i++) {
             const struct qkv_array *array = qkv_tensors_at(p->files[f].tensors, i);
-            if (!qkv_family_keeps(config, array->name, name) || origin_uses(p, array)) continue;
+            if (!qkv_family_keeps(config, array->name, name) || is_used(p, array)) continue;
             struct qkv_array *grown =
                 qkv_list_room(p->ctx, config->kept, &capacity, config->kept_count, 1, sizeof *grown);
             if (grown) config->kept = grown;

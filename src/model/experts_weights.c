@@ -38,6 +38,7 @@ struct qkv_experts *qkv_experts_build_weights(struct qkv_weights *w, const struc
                                shared_down = QKV_ROLE_SHARED_DOWN, mix = QKV_ROLE_SHARED_MIX;
     const struct qkv_experts_spec *of = &spec->experts;
     const size_t gated = qkv_ffn_gated(spec->kind), first = !gated, count = (size_t)of->count;
+    const bool bias = spec->bias && !of->unbiased;
     struct qkv_experts *e = experts_make(w->ctx, count);
     if (!e) {
         w->status = QKV_MEMORY;
@@ -50,10 +51,10 @@ struct qkv_experts *qkv_experts_build_weights(struct qkv_weights *w, const struc
     for (size_t i = 0; i < count; i++) {
         struct qkv_weight_place at = *place;
         at.expert = (int)i;
-        qkv_weights_linear(w, &at, &e->weights.up[i], ups + first, 1 + gated, spec->bias);
-        qkv_weights_linear(w, &at, &e->weights.down[i], &down, 1, spec->bias);
-        experts_list(&e->weights, &e->weights.up[i], spec->bias);
-        experts_list(&e->weights, &e->weights.down[i], spec->bias);
+        qkv_weights_linear(w, &at, &e->weights.up[i], ups + first, 1 + gated, bias);
+        qkv_weights_linear(w, &at, &e->weights.down[i], &down, 1, bias);
+        experts_list(&e->weights, &e->weights.up[i], bias);
+        experts_list(&e->weights, &e->weights.down[i], bias);
     }
     if (!of->shared) return e;
     qkv_weights_linear(w, place, &ffn->up, shared_ups + first, 1 + gated, spec->bias);

@@ -65,19 +65,27 @@ static struct qkv_tensor *embed_project(struct qkv_forward_args *f, struct qkv_t
     return qkv_op_linear(f->tape, x, &project->weight, qkv_tensor_or_null(&project->bias), QKV_RESULT_FP32);
 }
 
-/* The embedding: tokens of width E are projected to C, at the end, or before position and type are added. */
+static struct qkv_tensor *embed_masked(struct qkv_forward_args *f, const int32_t *ids, struct qkv_tensor *x) {
+    const struct qkv_masked_rows rows = {.ids = ids, .positions = f->positions, .lengths = f->lengths, .T = f->T};
+    return f->inputs ? x : qkv_op_mask_scale(f->tape, x, &f->stack->spec->embed.masked, &rows);
+}
+
+/* The embedding: tokens of width E are projected to C, at the end, or before position and type are added. Its norm is
+ * of the sum, or of the tokens alone. */
 struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *ids) {
     struct qkv_stack *s = f->stack;
     const struct qkv_embed_spec *spec = &s->spec->embed;
-    const bool narrow = spec->width, end = narrow && spec->project == QKV_PROJECT_END;
+    const bool narrow = spec->width, end = narrow && spec->project == QKV_PROJECT_END, first = narrow && !end;
     const size_t P = (size_t)qkv_position_width(f->spec, s->spec);
     const float rate = (float)qkv_dropout_rate(spec->dropout, f->spec->dropout);
     struct qkv_embedding e = {.scale = f->inputs ? 1 : (float)spec->scale, .N = f->rows ? f->rows->N : f->B * f->T};
     e.tables[QKV_EMBED_TOKEN].rows = f->inputs ? f->inputs : s->token;
     e.tables[QKV_EMBED_TOKEN].places = ids;
     struct qkv_tensor *x = NULL;
-    if (narrow && !end) {
-        x = embed_project(f, qkv_op_embed(f->tape, &e));
+    if (first || spec->norm_tokens || spec->masked.given) {
+        x = embed_masked(f, ids, qkv_op_embed(f->tape, &e));
+        if (first) x = embed_project(f, x);
+        if (spec->norm_tokens) x = embed_norm(f, x);
         e.tables[QKV_EMBED_TOKEN].rows = NULL;
     }
     e.tables[QKV_EMBED_POSITION].places = f->positions;
@@ -94,7 +102,7 @@ struct qkv_tensor *qkv_stack_embed(struct qkv_forward_args *f, const int32_t *id
         x = qkv_op_embed(f->tape, &e);
     else if (e.tables[QKV_EMBED_POSITION].rows || spec->types)
         x = qkv_op_add(f->tape, x, qkv_op_embed(f->tape, &e), 1);
-    x = embed_norm(f, x);
+    if (!spec->norm_tokens) x = embed_norm(f, x);
     if (end) x = embed_project(f, qkv_op_dropout(f->tape, x, rate));
     qkv_hook_call(f, QKV_HOOK_EMBEDDING, 0, x);
     return end ? x : qkv_op_dropout(f->tape, x, rate);
@@ -193,17 +201,29 @@ struct qkv_tensor *qkv_stack_sublayer(struct qkv_forward_args *f, size_t layer, 
     return feed_forward(f, layer, x, residual);
 }
 
+/* The call of self attention of a layer, and its trainable table of distance_bias: that of its kind, or its own. */
+static struct qkv_tensor *self_distances(struct qkv_forward_args *f, size_t layer, struct qkv_attend *attend) {
+    const size_t kind = f->stack->spec->kind_of[layer];
+    const struct qkv_position_spec *position = &f->stack->spec->kinds[kind].attention.position;
+    *attend = f->self[kind];
+    if (!position->per_layer) return f->distances[kind];
+    struct qkv_tensor *own = qkv_distance_weight(&qkv_layer_weights(f->stack, layer)->distances, position);
+    return qkv_distance_table(f->tape, &f->stack->tables[kind], own, attend);
+}
+
 static struct qkv_tensor *self_attention(struct qkv_forward_args *f, size_t layer, struct qkv_tensor *x,
                                          struct qkv_tensor *residual) {
     const size_t kind = f->stack->spec->kind_of[layer], owner = f->stack->layers[layer].keys_of;
+    struct qkv_attend attend;
+    struct qkv_tensor *distances = self_distances(f, layer, &attend);
     struct qkv_attention_args a = {.tape = f->tape,
                                    .spec = &f->stack->spec->kinds[kind].attention,
-                                   .attend = &f->self[kind],
+                                   .attend = &attend,
                                    .parameters = &qkv_layer_weights(f->stack, layer)->self.parameters,
                                    .positions = f->positions,
                                    .tables = &f->stack->tables[kind],
                                    .turns = f->turns ? &f->turns[kind] : NULL,
-                                   .distance_bias = f->distances[kind],
+                                   .distance_bias = distances,
                                    .cache = f->cache ? &f->cache[owner] : NULL,
                                    .keys = f->keys ? &f->keys[owner] : NULL,
                                    .residual = residual,

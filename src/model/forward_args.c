@@ -3,7 +3,7 @@
  * makes the context.
  *
  * Kinds with the same causal and window share intervals of keys, kinds with the same tables share rotations, and those
- * with the same learned distance_bias its table. */
+ * whose layers share a learned distance_bias its table; a layer with its own makes its table when it runs. */
 #include "model/model.h"
 
 /* Whether layers of that kind run. */
@@ -80,17 +80,19 @@ static struct qkv_attend *forward_calls(const struct qkv_forward_args *f, const 
 
 /* ---- positions --------------------------------------------------------------------------------------------------- */
 
-/* Makes the trainable tables of distance_bias and sets them in the calls of self attention. */
+/* The weight of the distance_bias that layers of a kind share; NULL: they share none. */
+static struct qkv_tensor *forward_distance(struct qkv_forward_args *f, size_t kind) {
+    const struct qkv_position_spec *position = &f->stack->spec->kinds[kind].attention.position;
+    return position->per_layer ? NULL : qkv_distance_weight(&f->stack->distances, position);
+}
+
+/* Makes the trainable tables of distance_bias that layers share, and sets them in the calls of self attention. */
 static void forward_set_distances(struct qkv_forward_args *f) {
-    struct qkv_distance_weights *weights = &f->stack->distances;
-    const struct qkv_layer_spec *kinds = f->stack->spec->kinds;
     for (size_t i = 0; i < (size_t)f->stack->spec->kind_count; i++) {
         if (!forward_has_kind(f, i)) continue;
-        struct qkv_tensor *weight = qkv_distance_weight(weights, &kinds[i].attention.position);
+        struct qkv_tensor *weight = forward_distance(f, i);
         size_t first = weight ? 0 : i; /* the first kind with the same weight; a kind without one shares nothing */
-        while (first < i && (!forward_has_kind(f, first) ||
-                             weight != qkv_distance_weight(weights, &kinds[first].attention.position)))
-            first++;
+        while (first < i && (!forward_has_kind(f, first) || weight != forward_distance(f, first))) first++;
         if (first < i) {
             f->distances[i] = f->distances[first];
             f->self[i].distance_bias = f->self[first].distance_bias;
@@ -155,7 +157,7 @@ struct qkv_forward_args qkv_forward_begin(struct qkv_tape *tape, const struct qk
     forward_set_distances(&f);
     for (size_t i = 0; i < (size_t)stack->spec->kind_count; i++) {
         if (!forward_has_kind(&f, i)) continue;
-        const bool distances = f.self[i].distance_bias.table && batch->key_positions;
+        const bool distances = qkv_position_has_distances(&stack->tables[i]) && batch->key_positions;
         f.self[i].position = distances ? batch->key_positions : batch->positions;
     }
     return f;

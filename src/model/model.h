@@ -35,6 +35,7 @@ struct qkv_layer {
     /* The layer whose keys and values self attention reads, mostly the layer itself; and the end of the layers that
      * read those of this layer, the last one + 1. Layers that share weights have their own. */
     size_t keys_of, keys_end;
+    struct qkv_distance_weights distances; /* where its position is per_layer */
 };
 
 /* The first products of a stack that reads no tokens. Patches and vectors: `first`. Frames: both convolutions. */
@@ -56,7 +57,7 @@ struct qkv_stack {
     struct qkv_position_tables embed; /* added to the embedding */
     /* The tables of attention, per kind of layer; kinds with equal settings have the same tables. */
     struct qkv_position_tables tables[QKV_KINDS_MAX];
-    struct qkv_distance_weights distances;
+    struct qkv_distance_weights distances; /* of kinds whose layers share them */
 };
 
 /* The weights of a layer, which other layers may share. */
@@ -424,7 +425,8 @@ struct qkv_forward_args {
     /* calls of self attention, one per kind of layer, without q, k and v; with a cache they have its pages */
     struct qkv_attend *self;
     const struct qkv_turns *turns; /* rotations per kind, where some depend on a sequence's length; else NULL */
-    struct qkv_tensor *distances[QKV_KINDS_MAX]; /* the trainable tables of distance_bias; NULL: none */
+    /* the trainable tables of distance_bias that layers share; NULL: none */
+    struct qkv_tensor *distances[QKV_KINDS_MAX];
     /* one per layer, empty where a layer reads the keys and values of another one; NULL: no cache */
     struct qkv_key_values *cache;
     struct qkv_layer_keys *keys; /* without a cache: one per layer, set while layers run; NULL: no layer shares */

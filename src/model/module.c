@@ -279,6 +279,7 @@ static void module_complete_cross(struct qkv_stack_spec *decoder) {
 static void module_keep_layer(struct qkv_stack_spec *stack, size_t layer) {
     stack->kinds[0] = *qkv_stack_layer(stack, layer);
     stack->kinds[0].attention.share = 0;
+    stack->kinds[0].attention.position.per_layer = false; /* of one layer it says nothing */
     stack->kinds[0].name[0] = 0;
     stack->kind_count = stack->layers = 1;
     stack->share = 0;

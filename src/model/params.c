@@ -83,10 +83,17 @@ static void params_ffn(struct params *p, struct qkv_ffn *to, const struct qkv_ff
     params_norm_of(p, &to->out_norm, norm, QKV_SUBLAYER_FFN, true);
 }
 
-/* The weights of distance_bias, once per stack. */
+/* The weights of distance_bias of one attention. */
+static void params_distance(struct params *p, const struct qkv_attention_spec *spec, struct qkv_distance_weights *to) {
+    if (params_has(p->roles, QKV_ROLE_BUCKETS)) qkv_distance_build_weights(p->weights, &p->place, spec, to);
+}
+
+/* Those that the layers of a stack share. */
 static void params_distances(struct params *p, struct qkv_stack *s) {
-    for (int i = 0; i < s->spec->kind_count && params_has(p->roles, QKV_ROLE_BUCKETS); i++)
-        qkv_distance_build_weights(p->weights, &p->place, &s->spec->kinds[i].attention, &s->distances);
+    for (int i = 0; i < s->spec->kind_count; i++) {
+        const struct qkv_attention_spec *attention = &s->spec->kinds[i].attention;
+        if (!attention->position.per_layer) params_distance(p, attention, &s->distances);
+    }
 }
 
 /* Notes which layers read keys and values of others. */
@@ -106,8 +113,11 @@ static void params_layers(struct params *p, const struct qkv_stack *s) {
         const struct qkv_layer_spec *kind = qkv_stack_layer(spec, i);
         p->place.layer = (int)i;
         p->place.times = (unsigned)(end - i);
-        if (qkv_layer_has(s, i, QKV_SUBLAYER_SELF))
-            params_attention(p, &layer->self, &kind->attention, &kind->norm, false);
+        const struct qkv_attention_spec *self = &kind->attention;
+        if (qkv_layer_has(s, i, QKV_SUBLAYER_SELF)) {
+            if (self->position.per_layer) params_distance(p, self, &layer->distances);
+            params_attention(p, &layer->self, self, &kind->norm, false);
+        }
         if (s->has_cross) params_attention(p, &layer->cross, &kind->cross, &kind->norm, true);
         params_ffn(p, &layer->ffn, &kind->ffn, &kind->norm);
     }

@@ -132,21 +132,22 @@ static enum qkv_status check_pattern(const struct checker *c, const struct qkv_p
     return status;
 }
 
-/* All layers of a stack with the same kind of learned distance_bias share one table, so their settings must agree. */
+/* Layers of a stack with the same kind of learned distance_bias share one table, so their settings must agree, unless
+ * each layer has its own. */
 static enum qkv_status check_shared(const struct checker *c, const struct qkv_place *place, size_t kind) {
     const struct qkv_stack_spec *s = place->stack;
     const struct qkv_attention_spec *a = &s->kinds[kind].attention;
     struct qkv_distance_weights none;
-    for (size_t i = 0; i < kind && qkv_distance_weight(&none, &a->position); i++) {
+    for (size_t i = 0; i < kind && !a->position.per_layer && qkv_distance_weight(&none, &a->position); i++) {
         const struct qkv_attention_spec *b = &s->kinds[i].attention;
-        if (qkv_distance_weight(&none, &b->position) != qkv_distance_weight(&none, &a->position) ||
-            qkv_position_shares(a, b))
+        if (b->position.per_layer || qkv_position_shares(a, b) ||
+            qkv_distance_weight(&none, &b->position) != qkv_distance_weight(&none, &a->position))
             continue;
         return qkv_fail(
             c->ctx, QKV_SPEC,
             "%s: %skinds %s and %s both learn biases by distance, but not the same: layers of a stack share "
             "them, so heads, causal, all of attention.position and, for slopes of form falcon, head_dim must be alike "
-            "(or choose another position.kind for one of them)",
+            "(or set attention.position.per_layer of one of them to true, or choose another position.kind)",
             c->name, place->path, s->kinds[i].name, s->kinds[kind].name);
     }
     return QKV_OK;
@@ -363,6 +364,23 @@ static enum qkv_status check_tie(const struct checker *c) {
                     c->name, qkv_tie_text(s->tie), source, E, head ? "head" : "none");
 }
 
+/* Masks are counted in whole sequences, so a token would see what follows it. */
+static enum qkv_status check_masked(const struct checker *c, const struct qkv_stack_spec *stack, const char *name) {
+    const struct qkv_spec *s = &c->written->spec;
+    const struct qkv_masked_spec *masked = &stack->embed.masked;
+    const bool source = stack == &s->encoder && s->decoder.layers;
+    const int vocab = source ? s->source_vocab : s->vocab;
+    if (!masked->given) return QKV_OK;
+    if (qkv_stack_find_causal(stack, true))
+        return qkv_fail(c->ctx, QKV_SPEC,
+                        "%s: %sembed.masked counts the masks of whole sequences, but %sattention.causal is true: a "
+                        "token must not see those after it (leave embed.masked out, or set causal to false)",
+                        c->name, name, name);
+    if (!vocab || masked->token < vocab) return QKV_OK; /* 0: not known yet, or the model has no tokens */
+    return qkv_fail(c->ctx, QKV_SPEC, "%s: %sembed.masked.token is %d, but the ids of %d tokens end at %d", c->name,
+                    name, masked->token, vocab, vocab - 1);
+}
+
 static enum qkv_status check_embedding(const struct checker *c, const struct qkv_stack_spec *stack, const char *name) {
     const struct qkv_spec *s = &c->written->spec;
     const struct qkv_embed_position_spec *p = &stack->embed.position;
@@ -375,7 +393,7 @@ static enum qkv_status check_embedding(const struct checker *c, const struct qkv
             "%s: %sembed.position.layout is spaced, whose angles need at least 4 channels, but there are %d; "
             "choose halves or interleaved",
             c->name, where, C);
-    if (p->kind == QKV_POSITION_NONE || p->offset <= most - context) return QKV_OK;
+    if (p->kind == QKV_POSITION_NONE || p->offset <= most - context) return check_masked(c, stack, name);
     return qkv_fail(
         c->ctx, QKV_SPEC,
         "%s: %sembed.position.offset is %d, which with context %d makes a table of more than %d rows; it may "

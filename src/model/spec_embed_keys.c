@@ -28,6 +28,10 @@ static bool adds_a_position(const struct qkv_place *p) {
     return p->embed->position.kind != QKV_POSITION_NONE;
 }
 
+static bool has_a_norm(const struct qkv_place *p) {
+    return p->embed->norm.given;
+}
+
 static bool is_projected(const struct qkv_place *p) {
     return p->embed->width != 0;
 }
@@ -133,6 +137,13 @@ static const struct qkv_key embed_position_keys[] = {
     END,
 };
 
+static const struct qkv_key masked_keys[] = {
+    WHOLE(qkv_masked_spec, token, 0, VOCAB, .flags = QKV_KEY_REQUIRED, .example = "3", .help = "The id of the mask."),
+    REAL(qkv_masked_spec, share, 0, 1, "a number from 0 to less than 1", .flags = QKV_KEY_BELOW_HIGH, .value = 0.12,
+         .needs = "token=3", .example = "0.15", .help = "The share of masks in the sequences of training."),
+    END,
+};
+
 #define NARROW .applies = is_projected, .owner = "an embedding with a width of its own", .needs = "width=64 /tie=none"
 const struct qkv_key qkv_embed_keys[] = {
     OBJECT(qkv_embed_spec, input, input_keys, .applies = has_another_input, .needs = "/tie=none",
@@ -154,6 +165,14 @@ const struct qkv_key qkv_embed_keys[] = {
            .help = "The place of the projection to d_model."),
     OBJECT(qkv_embed_spec, norm, qkv_norm_only_keys, .flags = QKV_KEY_OPTIONAL, .example = "{\"kind\":\"layernorm\"}",
            .help = "A norm after token, position and type are added, before dropout (BERT)."),
+    FLAG(qkv_embed_spec, norm_tokens, .flags = QKV_KEY_LATER, .neutral = false, .applies = has_a_norm,
+         .owner = "an embedding with a norm", .needs = "norm.kind=layernorm",
+         .help =
+             "Whether the norm is of the token embedding alone: position and type are added after it (the decoder of "
+             "Blenderbot-small)."),
+    OBJECT(qkv_embed_spec, masked, masked_keys, .flags = QKV_KEY_OPTIONAL | QKV_KEY_LATER, .example = "{\"token\":3}",
+           .needs = "/decoder.attention.causal=false",
+           .help = "Embeddings of masks are 0, and those of other tokens grow with the share of masks in a sequence."),
     REAL(qkv_embed_spec, dropout, 0, 1, RATE_TEXT, .flags = RATE_FLAGS, .standard = "null", .example = "0.1",
          .help = "The dropout of the embedding."),
     END,

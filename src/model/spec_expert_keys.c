@@ -75,6 +75,10 @@ const struct qkv_key qkv_experts_keys[] = {
          .help = "An expert with logit s counts for the weight of a chosen one with logit c if c - s is at most "
                  "margin*max(|s|, c) (PhiMoE)."),
     FLAG(qkv_experts_spec, bias, .value = false, COUNT, .help = "Whether the router has a bias (gpt-oss)."),
+    FLAG(qkv_experts_spec, unbiased, .flags = QKV_KEY_LATER, .neutral = false, COUNT,
+         .help =
+             "Whether the experts have no biases, whatever ffn.bias says: it is then that of the shared feed-forward "
+             "alone (ERNIE 4.5)."),
     FLAG(qkv_experts_spec, correction, .value = false, COUNT,
          .help = "Whether the router adds a number for each expert to the scores that choose experts. Training moves "
                  "these numbers so that all experts get as many tokens (Wang et al. 2024, DeepSeek V3)."),

@@ -19,6 +19,11 @@ static const struct {
     {{"embed.norm", "The norm of the embedding",
       "A norm after the embedding; by default there is none. head.transform.norm has the same keys."},
      NULL},
+    {{"embed.masked", "Masks in the embedding",
+      "Embeddings of the mask are 0, and those of the other tokens of a sequence of n tokens, m of which are masks, "
+      "are multiplied by (1 - share)*n/(n - m) (ESM-2); by default masks are tokens like others. The attention of the "
+      "stack must not be causal."},
+     NULL},
     {{"embed.input", "Other inputs than tokens",
       "Images, frames of sound or vectors in the place of tokens. Such a stack has no token embedding, so tie must not "
       "be head."},
@@ -43,7 +48,7 @@ static const struct {
      NULL},
     {{"decoder.attention.position", "The position of attention",
       "A position inside self attention; by default there is none. The layers of a stack share the biases that they "
-      "learn for distances."},
+      "learn for distances, unless each has its own (per_layer)."},
      NULL},
     {{"decoder.attention.position.scaling", "RoPE for more positions",
       "RoPE at more positions than the model was trained with; by default the rotation does not change."},

@@ -34,6 +34,10 @@ static bool in_far(const struct qkv_place *p) {
     return in_buckets(p) || ((const struct qkv_position_spec *)p->object)->kind == QKV_POSITION_RELATIVE;
 }
 
+static bool in_learned(const struct qkv_place *p) {
+    return in_far(p) || (in_alibi(p) && ((const struct qkv_position_spec *)p->object)->learn);
+}
+
 static const struct qkv_scaling_spec *scaling_of(const struct qkv_place *p) {
     return p->object;
 }
@@ -139,14 +143,19 @@ const struct qkv_key qkv_scaling_keys[] = {
              .owner = "position.kind alibi of form mpt", .help = "The slopes of MPT end at 2^(-max)."),                \
         FLAG(qkv_position_spec, learn, .flags = QKV_KEY_LATER | QKV_KEY_IDLE, .neutral = false, .standard = "false",   \
              .example = "true", .applies = in_alibi, .owner = "position.kind alibi", .needs = "kind=alibi",            \
-             .help = "Whether the slopes are weights that are trained. All layers of a stack share them."),            \
+             .help = "Whether the slopes are weights that are trained."),                                              \
         WHOLE(qkv_position_spec, buckets, 2, DIMENSION, .flags = QKV_KEY_IDLE, .value = 32, .standard = "32",          \
               .applies = in_buckets, .owner = "position.kind buckets", .needs = "kind=buckets", .example = "64",       \
               .help = "The number of buckets of distances, each with a learned bias for each head (T5). Without a "    \
                       "causal mask, half of the buckets are for keys after the query."),                               \
         WHOLE(qkv_position_spec, max_distance, 1, DIMENSION, .flags = QKV_KEY_IDLE, .value = 128, .standard = "128",   \
               .applies = in_far, .owner = "position.kind buckets or relative", .needs = "kind=relative",               \
-              .example = "64", .help = "All distances from this one on share one bias.")
+              .example = "64", .help = "All distances from this one on share one bias."),                              \
+        FLAG(qkv_position_spec, per_layer, .flags = QKV_KEY_LATER | QKV_KEY_IDLE, .neutral = false,                    \
+             .standard = "false", .example = "true", .applies = in_learned, .needs = "kind=relative",                  \
+             .owner = "position.kind buckets or relative, or alibi with learn",                                        \
+             .help =                                                                                                   \
+                 "Whether each layer learns biases of its own, as in UMT5. Else the layers of a stack share them.")
 
 const struct qkv_key qkv_position_keys[] = {
     CHOICE(qkv_position_spec, kind, positions, .value = QKV_POSITION_LEARNED, .example = "\"rope\"",

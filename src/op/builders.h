@@ -65,6 +65,17 @@ struct qkv_tensor *qkv_op_clip(struct qkv_tape *tape, struct qkv_tensor *x, size
 struct qkv_tensor *qkv_op_position_scale(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t width,
                                          const struct qkv_temperature_spec *rule, const int32_t *positions);
 
+/* The rows of token embeddings: their ids (N), and where sequences begin: at positions of 0, or, with lengths (N/T), at
+ * every T-th row. */
+struct qkv_masked_rows {
+    const int32_t *ids, *positions, *lengths;
+    size_t T;
+};
+/* Multiplies embeddings of masked tokens in place (mask_scale.c); x itself without a rule. Nothing else may use x,
+ * before or after. */
+struct qkv_tensor *qkv_op_mask_scale(struct qkv_tape *tape, struct qkv_tensor *x, const struct qkv_masked_spec *rule,
+                                     const struct qkv_masked_rows *rows);
+
 /* Rotates the first 2·pairs of D channels of each head of x in place, heads beginning at `column`: row n by entry
  * positions[n] of table (positions, pairs, 2). Nothing else may use x, before or after. */
 struct qkv_tensor *qkv_op_rotate(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t heads, size_t D,

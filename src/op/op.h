@@ -186,6 +186,7 @@ struct qkv_operator {
     X(head_norm)                                                                                                       \
     X(clip)                                                                                                            \
     X(position_scale)                                                                                                  \
+    X(mask_scale)                                                                                                      \
     X(attend)                                                                                                          \
     X(distance_bias)                                                                                                   \
     X(activation)                                                                                                      \

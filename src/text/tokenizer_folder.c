@@ -178,15 +178,67 @@ static enum qkv_status folder_bpe(struct folder *f, json_t **root) {
     return *root ? QKV_OK : qkv_fail_memory(f->ctx, 0, "a vocabulary");
 }
 
-/* vocab.txt: BERT's WordPiece. */
-static enum qkv_status folder_wordpiece(struct folder *f, json_t **root) {
-    json_t *lines = json_array(), *vocab = json_object();
-    enum qkv_status status = folder_lines(f, "vocab.txt", lines);
+/* The ids of the lines of vocab.txt. */
+static enum qkv_status folder_vocab(const struct folder *f, json_t *vocab) {
+    json_t *lines = json_array();
+    const enum qkv_status status = folder_lines(f, "vocab.txt", lines);
     for (size_t i = 0; i < json_array_size(lines) && !status; i++) {
         const char *key = json_string_value(json_array_get(lines, i));
         if (*key) json_object_set_new(vocab, key, json_integer((json_int_t)i)); /* a repeated key has its last id */
     }
     json_decref(lines);
+    return status;
+}
+
+/* vocab.txt of ESM: each line is a token that is cut out of the text wherever it is; what is left between white space
+ * is unknown. */
+static bool folder_is_esm(const struct folder *f) {
+    const char *class = json_string_value(json_object_get(f->config, "tokenizer_class"));
+    return class && !strcmp(class, "EsmTokenizer");
+}
+
+static json_t *folder_esm_template(const struct folder *f, const json_t *vocab) {
+    const char *named[] = {folder_special(f, "cls_token"), folder_special(f, "eos_token")};
+    const char *const first = named[0] ? named[0] : "<cls>", *const last = named[1] ? named[1] : "<eos>";
+    const json_t *begin = json_object_get(vocab, first), *end = json_object_get(vocab, last);
+    if (!begin || !end) return json_null();
+    return json_pack("{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}], s:[], s:{s:{s:s, s:[I], s:[s]}, "
+                     "s:{s:s, s:[I], s:[s]}}}",
+                     "type", "TemplateProcessing", "single", "SpecialToken", "id", first, "type_id", 0, "Sequence",
+                     "id", "A", "type_id", 0, "SpecialToken", "id", last, "type_id", 0, "pair", "special_tokens", first,
+                     "id", first, "ids", json_integer_value(begin), "tokens", first, last, "id", last, "ids",
+                     json_integer_value(end), "tokens", last);
+}
+
+static enum qkv_status folder_esm(struct folder *f, json_t **root) {
+    json_t *vocab = json_object(), *added = NULL, *id;
+    const char *unknown = folder_special(f, "unk_token"), *text;
+    enum qkv_status status = folder_vocab(f, vocab);
+    if (!status) added = folder_added(f, vocab);
+    const size_t special = json_array_size(added);
+    json_object_foreach(vocab, text, id) {
+        bool seen = false;
+        for (size_t i = 0; i < special && !seen; i++)
+            seen = !strcmp(json_string_value(json_object_get(json_array_get(added, i), "content")), text);
+        const bool named = !strcmp(text, "<cls>") || !strcmp(text, "<eos>"); /* the others are usual names */
+        if (!seen && !status) folder_add(added, text, json_integer_value(id), named);
+    }
+    if (!status) {
+        *root = json_pack("{s:s, s:O, s:n, s:{s:s}, s:{s:s, s:s, s:O}, s:o, s:n}", "version", "1.0", "added_tokens",
+                          added, "normalizer", "pre_tokenizer", "type", "WhitespaceSplit", "model", "type", "WordLevel",
+                          "unk_token", unknown ? unknown : "<unk>", "vocab", vocab, "post_processor",
+                          folder_esm_template(f, vocab), "decoder");
+        if (!*root) status = qkv_fail_memory(f->ctx, 0, "a vocabulary");
+    }
+    json_decref(added);
+    json_decref(vocab);
+    return status;
+}
+
+/* vocab.txt: BERT's WordPiece. */
+static enum qkv_status folder_wordpiece(struct folder *f, json_t **root) {
+    json_t *vocab = json_object();
+    enum qkv_status status = folder_vocab(f, vocab);
     if (!status) {
         const char *unknown = folder_special(f, "unk_token");
         const json_t *accents = json_object_get(f->config, "strip_accents");
@@ -425,7 +477,7 @@ static enum qkv_status folder_read(struct folder *f) {
         status = folder_bpe(f, &root);
         if (!status) status = folder_made(f, "vocab.json", root);
     } else if (folder_has(f, "vocab.txt")) {
-        status = folder_wordpiece(f, &root);
+        status = folder_is_esm(f) ? folder_esm(f, &root) : folder_wordpiece(f, &root);
         if (!status) status = folder_made(f, "vocab.txt", root);
     } else if (folder_model_file(f)) {
         status = folder_model(f, folder_model_file(f));

@@ -11,7 +11,7 @@ NAME_usual.gguf. --split writes several files of eight tensors, and no scores. N
 of llama.cpp (its folder conversion), without a tokenizer; needs torch and transformers too.
 
 Made so, in tests/golden/make: python gguf_cases.py ../gguf ../hf_random/{llama_11_004,gemma_11_004,mpt_11_004,bloom_11_002}, cohere of
-../shared/golden/hf, ../hf/{olmo,arcee,stablelm,granitemoe,glm4,seed_oss,exaone4_full,gpt_bigcode,nomic_bert_model}; with --usual the others;
+../shared/golden/hf, ../hf/{olmo,arcee,stablelm,stablelm_norms,umt5,granitemoe,glm4,seed_oss,exaone4_full,gpt_bigcode,nomic_bert_model}; with --usual the others;
 --split ../gguf/split ../hf_random/llama_11_004; and --convert LLAMA_CPP ../gguf ../hf/{deepseek_v2_lite,deepseek_v2_yarn,deepseek_v3_yarn}."""
 import glob, importlib, json, os, pathlib, shutil, struct, sys, tempfile
 import numpy as np, gguf
@@ -21,12 +21,12 @@ ARCH = {'llama': 'LLAMA', 'mixtral': 'LLAMA', 'qwen2': 'QWEN2', 'qwen3': 'QWEN3'
         'smollm3': 'SMOLLM3', 'granite': 'GRANITE', 'phi3': 'PHI3', 'gemma': 'GEMMA', 'gemma2': 'GEMMA2', 'gemma3_text': 'GEMMA3',
         'olmo2': 'OLMO2', 'olmoe': 'OLMOE', 'cohere': 'COMMAND_R', 'starcoder2': 'STARCODER2', 'phi': 'PHI2', 'gpt2': 'GPT2',
         'gpt_neox': 'GPTNEOX', 'bloom': 'BLOOM', 'mpt': 'MPT', 'falcon': 'FALCON', 'gpt_oss': 'GPT_OSS', 'bert': 'BERT',
-        'modernbert': 'MODERN_BERT', 't5': 'T5', 'olmo': 'OLMO', 'arcee': 'ARCEE', 'stablelm': 'STABLELM', 'granitemoe': 'GRANITE_MOE',
+        'modernbert': 'MODERN_BERT', 't5': 'T5', 'umt5': 'T5', 'olmo': 'OLMO', 'arcee': 'ARCEE', 'stablelm': 'STABLELM', 'granitemoe': 'GRANITE_MOE',
         'glm4': 'GLM4', 'seed_oss': 'SEED_OSS', 'ernie4_5': 'ERNIE4_5', 'cohere2': 'COHERE2', 'exaone4': 'EXAONE4',
         'gpt_bigcode': 'STARCODER', 'nomic_bert': 'NOMIC_BERT'}
 PAIRS = ('llama', 'mixtral', 'smollm3', 'granite', 'granitemoe', 'olmo', 'arcee')
 ACT = {'gemma': 'gelu_pytorch_tanh', 'gemma2': 'gelu_pytorch_tanh', 'gemma3_text': 'gelu_pytorch_tanh', 'starcoder2': 'gelu_pytorch_tanh',
-       'phi': 'gelu_new', 'gpt2': 'gelu_new', 'gpt_neox': 'gelu', 'falcon': 'gelu', 'bert': 'gelu', 'modernbert': 'gelu', 'bloom': None, 'mpt': None, 't5': None, 'arcee': 'relu2', 'gpt_bigcode': 'gelu_pytorch_tanh'}
+       'phi': 'gelu_new', 'gpt2': 'gelu_new', 'gpt_neox': 'gelu', 'falcon': 'gelu', 'bert': 'gelu', 'modernbert': 'gelu', 'bloom': None, 'mpt': None, 't5': None, 'umt5': None, 'arcee': 'relu2', 'gpt_bigcode': 'gelu_pytorch_tanh'}
 LETTERS = ['<|endoftext|>', '\u0120', *'abcdefghijklmnopqrstuvwxyz', 'th', 'he', 'in', 'er', '\u0120t', '\u0120a', '\u0120th', '.', ',']
 MERGES = ['t h', 'h e', 'i n', 'e r', '\u0120 t', '\u0120 a', '\u0120t h']
 
@@ -49,7 +49,7 @@ class Case:
         if 'text_config' in c: raise Left('a model of several parts')
         self.type = c['model_type']
         if self.type not in ARCH: raise Left(f'type {self.type}')
-        want = {'bert': 'BertModel', 'nomic_bert': 'NomicBertModel', 'modernbert': 'ModernBertModel', 't5': 'T5ForConditionalGeneration'}.get(self.type)
+        want = {'bert': 'BertModel', 'nomic_bert': 'NomicBertModel', 'modernbert': 'ModernBertModel', 't5': 'T5ForConditionalGeneration', 'umt5': 'UMT5ForConditionalGeneration'}.get(self.type)
         self.both = self.type == 'gemma3_text' and bool(c.get('use_bidirectional_attention'))
         if self.both: want = 'Gemma3TextModel'
         arch = c['architectures'][0]
@@ -127,17 +127,17 @@ class Case:
 
     def keys(self, w):
         c, t = self.c, self.type
-        w.add_context_length(first(c, 'max_position_embeddings', 'n_positions', 'max_seq_len', 'seq_length', default={'bloom': 2048, 't5': 512}.get(t, 64)))
+        w.add_context_length(first(c, 'max_position_embeddings', 'n_positions', 'max_seq_len', 'seq_length', default={'bloom': 2048, 't5': 512, 'umt5': 512}.get(t, 64)))
         w.add_embedding_length(self.hidden); w.add_block_count(self.layers)
         w.add_feed_forward_length(int(first(c, 'intermediate_size', 'n_inner', 'ffn_hidden_size', 'd_ff', 'ffn_dim',
                                             default=first(c, 'expansion_ratio', default=4) * self.hidden)))
         w.add_head_count(self.heads); w.add_head_count_kv(self.kv)
-        if t != 't5' and (self.width * self.heads != self.hidden or 'head_dim' in c): w.add_key_length(self.width); w.add_value_length(self.width)
+        if t not in ('t5', 'umt5') and (self.width * self.heads != self.hidden or 'head_dim' in c): w.add_key_length(self.width); w.add_value_length(self.width)
         eps = first(c, 'rms_norm_eps', default=None)
         if eps is not None: w.add_layer_norm_rms_eps(eps)
-        elif t == 't5': w.add_layer_norm_rms_eps(c['layer_norm_epsilon'])
+        elif t in ('t5', 'umt5'): w.add_layer_norm_rms_eps(c['layer_norm_epsilon'])
         else: w.add_layer_norm_eps(first(c, 'layer_norm_epsilon', 'layer_norm_eps', 'norm_epsilon', 'norm_eps', default=1e-5))
-        if t not in ('gpt2', 'gpt_bigcode', 'bloom', 'mpt', 'bert', 't5'): self.rope(w)
+        if t not in ('gpt2', 'gpt_bigcode', 'bloom', 'mpt', 'bert', 't5', 'umt5'): self.rope(w)
         w.add_vocab_size(c['vocab_size'])
         extra = getattr(self, 'keys_' + t, None)
         if extra: extra(w, c)
@@ -250,6 +250,7 @@ class Case:
         if c.get('relative_attention_max_distance', 128) != 128: raise Left('another largest distance')
         w.add_relative_attn_buckets_count(c['relative_attention_num_buckets']); w.add_decoder_start_token_id(c.get('decoder_start_token_id') or 0)
         w.add_decoder_block_count(self.decoder); w.add_key_length(c['d_kv']); w.add_value_length(c['d_kv'])
+    keys_umt5 = keys_t5
 
     def keys_modernbert(self, w, c):
         if c['norm_bias'] or c['attention_bias'] or c['mlp_bias']: raise Left('biases')
@@ -295,6 +296,9 @@ class Case:
                 head, rest = name.split('.experts.'); e, rest = rest.split('.', 1)
                 stacks.setdefault((head, rest), {})[int(e)] = x
                 continue
+            if '_layernorm.norms.' in name:   # StableLM: a row for each head
+                head, rest = name.split('.norms.'); stacks.setdefault((head, 'norms'), {})[int(rest.split('.')[0])] = x
+                continue
             if self.type == 'gpt_oss' and '.experts.' in name:
                 yield from self.oss_experts(name, x)
                 continue
@@ -306,7 +310,7 @@ class Case:
             else: theirs = self.find(name)
             yield theirs, np.ascontiguousarray(np.squeeze(self.change(name, np.asarray(x, np.float32))))
         for (head, rest), e in sorted(stacks.items()):
-            yield self.find(f'{head}.experts.{rest}'), np.stack([e[i] for i in range(len(e))]).astype(np.float32)
+            yield self.find(f'{head}.weight' if rest == 'norms' else f'{head}.experts.{rest}'), np.stack([e[i] for i in range(len(e))]).astype(np.float32)
         if self.type in ('qwen2_moe', 'olmoe', 'gpt_oss') and self.c.get('tie_word_embeddings'): # llama.cpp wants a table of the head
             yield 'output.weight', np.asarray(self.t['model.embed_tokens.weight'], np.float32)
         yield from getattr(self, 'extra', {}).items()
@@ -407,7 +411,7 @@ if __name__ == '__main__':
                 continue
             case, _ = st.load(f'{folder}/case.safetensors')
             convert(llama, folder, path) if llama else Case(folder, usual).write(path)
-            if case_type(folder) in ('t5', 'bert', 'nomic_bert', 'modernbert') or 'out.logits' not in case or lite(folder):
+            if case_type(folder) in ('t5', 'umt5', 'bert', 'nomic_bert', 'modernbert') or 'out.logits' not in case or lite(folder):
                 print(f'{name}: {os.path.getsize(path)} bytes', flush=True)
                 continue
             ids, want = case['in.ids'].astype(np.int32), case.get('out.logits')

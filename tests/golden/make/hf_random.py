@@ -256,7 +256,7 @@ def r_minimax_m2(d):
 def r_ernie4_5(d):
     kw = llama_like(d) | dict(use_bias=d.flag()); rotation(d, kw); return 'Ernie4_5ForCausalLM', kw, 'lm'
 def r_ernie4_5_moe(d):
-    kw = llama_like(d); L, E = kw['num_hidden_layers'], d.pick(2, 3, 5); D = even(kw); kw |= dict(moe_intermediate_size=5, moe_num_experts=E, moe_k=d.whole(1, E), moe_num_shared_experts=d.whole(0, 2), moe_layer_start_index=d.whole(0, L), moe_layer_end_index=d.pick(-1, L - 1, 0), moe_layer_interval=d.whole(1, 2), use_bias=False)
+    kw = llama_like(d); L, E = kw['num_hidden_layers'], d.pick(2, 3, 5); D = even(kw); kw |= dict(moe_intermediate_size=5, moe_num_experts=E, moe_k=d.whole(1, E), moe_num_shared_experts=d.whole(0, 2), moe_layer_start_index=d.whole(0, L), moe_layer_end_index=d.pick(-1, L - 1, 0), moe_layer_interval=d.whole(1, 2)); kw['use_bias'] = d.flag()
     rotation(d, kw, D); return 'Ernie4_5_MoeForCausalLM', kw, 'lm'
 def r_exaone4(d):
     kw = llama_like(d); D = even(kw)
@@ -266,7 +266,7 @@ def r_exaone4(d):
 def r_seed_oss(d):
     kw = llama_like(d) | dict(attention_bias=d.flag(), attention_out_bias=d.flag(), mlp_bias=d.flag()); rotation(d, kw); return 'SeedOssForCausalLM', kw, 'lm'
 def r_stablelm(d):
-    kw = llama_like(d, 'layer_norm_eps') | dict(use_qkv_bias=d.flag(), use_parallel_residual=d.flag(), hidden_size=32, num_attention_heads=4, num_key_value_heads=d.pick(1, 2, 4)); narrow(kw); part(d, kw, 8); return 'StableLmForCausalLM', kw, 'lm'
+    kw = llama_like(d, 'layer_norm_eps') | dict(use_qkv_bias=d.flag(), use_parallel_residual=d.flag(), hidden_size=32, num_attention_heads=4, num_key_value_heads=d.pick(1, 2, 4)); narrow(kw); part(d, kw, 8); kw['qk_layernorm'] = d.flag(); return 'StableLmForCausalLM', kw, 'lm'
 def multiplied(d, kw): return experts(d, kw | dict(intermediate_size=6, attention_bias=d.flag(), embedding_multiplier=d.pick(1.0, 12.0), attention_multiplier=d.real(0.1, 0.6), residual_multiplier=d.pick(1.0, 0.22), logits_scaling=d.pick(1.0, 8.0)))
 def r_granitemoe(d):
     kw = multiplied(d, llama_like(d)); D = even(kw); rotation(d, kw, D); return 'GraniteMoeForCausalLM', kw, 'lm'
@@ -295,6 +295,14 @@ def r_m2m_100(d): return 'M2M100ForConditionalGeneration', bart(d, pad_token_id=
 def r_mbart(d): return 'MBartForConditionalGeneration', bart(d), 'seq2seq'
 def r_pegasus(d): return 'PegasusForConditionalGeneration', bart(d), 'seq2seq'
 def r_blenderbot(d): return 'BlenderbotForConditionalGeneration', bart(d), 'seq2seq'
+def r_blenderbot_small(d): return 'BlenderbotSmallForConditionalGeneration', bart(d), 'seq2seq'
+def r_umt5(d):
+    kw = {k: v for k, v in r_t5(d)[1].items() if k != 'scale_decoder_outputs'}; kind = d.pick('ForConditionalGeneration', 'ForConditionalGeneration', 'EncoderModel', 'ForTokenClassification')
+    if kind == 'ForTokenClassification': return 'UMT5' + kind, kw | dict(num_labels=d.whole(2, 5)), 'tokens'
+    return 'UMT5' + kind, kw, 'seq2seq' if kind == 'ForConditionalGeneration' else 'bare'
+def r_esm(d):
+    kw = plain(bert(d), 'type_vocab_size') | dict(vocab_size=d.pick(9, 14), mask_token_id=d.pick(5, 6), pad_token_id=d.pick(0, 1, 2), position_embedding_type=d.pick('rotary', 'rotary', 'absolute'), emb_layer_norm_before=d.flag(), token_dropout=d.flag(0.7)); kw['hidden_size'] = kw['num_attention_heads'] * d.pick(4, 8)
+    kind = d.pick('ForMaskedLM', 'ForMaskedLM', 'ForTokenClassification', 'ForSequenceClassification'); return 'Esm' + kind, kw | (dict(num_labels=3) if kind != 'ForMaskedLM' else {}), {'ForMaskedLM': 'mlm', 'ForTokenClassification': 'tokens'}.get(kind, 'last')
 def r_xglm(d):
     H = d.pick(2, 4); return 'XGLMForCausalLM', dict(vocab_size=d.pick(37, 52), d_model=H * d.pick(4, 8), ffn_dim=d.pick(12, 20), num_layers=d.whole(1, 3), attention_heads=H, max_position_embeddings=d.pick(16, 40), activation_function=d.act(), scale_embedding=d.flag(), tie_word_embeddings=d.flag(0.6), pad_token_id=1,
         bos_token_id=0, eos_token_id=2, decoder_start_token_id=2), 'lm'
@@ -343,7 +351,7 @@ def make(family, out, seed, number):
     name = f'{family}_{seed}_{number:03d}'; folder = f'{out}/{name}'
     for attempt in range(20):
         cls_name, kw, kind = FAMILIES[family](Draw('hf_random', seed, family, number, attempt)); cls = getattr(transformers, cls_name); shutil.rmtree(folder, ignore_errors=True); os.makedirs(folder)
-        untied = cls_name[:2] in ('T5', 'MT') and kind == 'seq2seq' and Draw('untied', seed, number).flag()
+        untied = cls_name[:2] in ('T5', 'MT', 'UM') and kind == 'seq2seq' and Draw('untied', seed, number).flag()
         try:
             torch.manual_seed(0); cfg = config_of(cls, kw); model = new_model(cls, cfg, family, untied); hf.fill(model, family, f'{seed}_{number}'); c = inputs(family, kind, cfg, f'{seed}_{number}'); run_kind = 'mlm' if kind == 'tokens' else kind
             with torch.no_grad(): small, _ = hf.run(model, run_kind, c, F32)
