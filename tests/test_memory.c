@@ -414,7 +414,7 @@ static double peak_of_lines(bool embeds, size_t count) {
         struct qkv_model *model = lines_model(ctx, embeds);
         const char **lines = calloc(count, sizeof *lines);
         float *numbers = calloc(count * LINE_NUMBERS, sizeof *numbers);
-        for (size_t i = 0; lines && i < count; i++) lines[i] = "abcdefghijklmnopqrst" + i % 16;
+        for (size_t i = 0; lines && i < count; i++) lines[i] = &"abcdefghijklmnopqrst"[i % 16];
         const bool good = lines && numbers &&
                           !(embeds ? qkv_embed(model, lines, count, NULL, numbers)
                                    : qkv_classify(model, lines, count, NULL, numbers));
