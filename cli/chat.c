@@ -91,7 +91,6 @@ static int chat_print_json(const struct cli_chat *chat) {
 
 /* Answers the talk and shows the answer; Ctrl-C ends the answer alone. */
 static int chat_answer(struct cli_chat *chat, bool json) {
-    cli_stopping = 0;
     cli_catch_signals();
     cli_cancels(chat->ctx);
     signal(SIGPIPE, SIG_DFL);
@@ -106,7 +105,7 @@ static int chat_answer(struct cli_chat *chat, bool json) {
     if (answered && !json && chat->ended && !strcmp(chat->ended, "length"))
         cli_say("the answer was cut after %zu tokens (--tokens, /set tokens=N)", chat->report.tokens);
     fflush(stdout);
-    return code;
+    return code == CLI_DONE && cli_stopping ? CLI_INTERRUPTED : code;
 }
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
@@ -133,9 +132,11 @@ static int chat_lines(struct cli_chat *chat, bool terminal, bool json) {
             if (code == CLI_FAILED) cli_chat_drop(chat, "user");
         }
         fflush(stdout);
+        cli_release_signals(); /* a signal that comes while a line is awaited ends the talk at once */
+        if (!terminal && code == CLI_DONE && cli_stopping) code = CLI_INTERRUPTED;
         if (!terminal) continue;
         if (!ferror(stdout) && (!cli_stopping || cli_stopping == SIGINT)) code = CLI_DONE;
-        cli_release_signals();
+        if (code == CLI_DONE) cli_stopping = 0;
     }
     if (terminal) putchar('\n');
     return code;
