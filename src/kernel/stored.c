@@ -6,7 +6,9 @@
 
 enum {
     PIECE_FLOATS = 8192, /* of a piece: 256 terms of a panel, or 32 terms of 256 columns */
-    PIECE_TERMS = 64     /* terms of a piece, more only where a block has more numbers */
+    PIECE_TERMS = 64,    /* terms of a piece, more only where a block has more numbers */
+    PIECE_COLUMNS = 128, /* columns of a piece of columns: some lines of cache of each row of weights */
+    ROWS_AHEAD = 8       /* rows of such a piece that are prefetched */
 };
 
 /* Converts n numbers, whole blocks. */
@@ -29,6 +31,20 @@ size_t qkv_stored_block(const struct qkv_stored *stored) {
     size_t block = 1;
     for (size_t i = 0; i < stored->count; i++) block = qkv_max(block, qkv_types[stored->parts[i].dtype]->block);
     return block;
+}
+
+/* Prefetches n numbers of a row, which will be converted soon. Rows lie pages apart: no processor expects the next. */
+static void stored_ask(const struct qkv_stored *stored, size_t row, size_t column, size_t n) {
+#if defined(__GNUC__)
+    const struct qkv_stored_part *part = qkv_stored_part_of(stored, &row);
+    const struct qkv_type *type = qkv_types[part->dtype];
+    const unsigned char *in = (const unsigned char *)part->data + row * qkv_type_span(part->dtype, stored->columns) +
+                              column / type->block * type->bytes;
+    const size_t bytes = qkv_pieces(n, type->block) * type->bytes;
+    for (size_t at = 0; at < bytes; at += QKV_CACHE_LINE) __builtin_prefetch(in + at, 0, 2);
+#else
+    (void)stored, (void)row, (void)column, (void)n;
+#endif
 }
 
 void qkv_stored_floats(const struct qkv_kernels *kernels, const struct qkv_stored *stored, size_t row, size_t column,
@@ -68,9 +84,11 @@ static void stored_rows(const struct qkv_kernels *kernels, const struct qkv_stor
         const size_t width = qkv_min(cut->nr, cut->columns - j);
         for (size_t k = cut->k, stop; k < end; k = stop) {
             stop = qkv_min(k / unit * unit + unit, end);
-            const size_t count = stop - k;
-            for (size_t i = 0; i < width; i++)
+            const size_t count = stop - k, after = qkv_min(unit, end - stop);
+            for (size_t i = 0; i < width; i++) {
+                if (after) stored_ask(weights, cut->n + j + i, stop, after);
                 qkv_stored_floats(kernels, weights, cut->n + j + i, k, count, floats + i * count);
+            }
             for (size_t at = k, next; at < stop; at = next) {
                 next = qkv_min(at / cut->run * cut->run + cut->run, stop);
                 visit(user, &(struct qkv_stored_piece){.data = {floats + (at - k), 1, count},
@@ -88,14 +106,16 @@ static void stored_rows(const struct qkv_kernels *kernels, const struct qkv_stor
 static void stored_columns(const struct qkv_kernels *kernels, const struct qkv_stored *weights,
                            const struct qkv_stored_cut *cut, qkv_stored_visit *visit, void *user) {
     float floats[PIECE_FLOATS];
-    const size_t unit = qkv_max(cut->nr, qkv_stored_block(weights));
+    const size_t unit = qkv_max(PIECE_COLUMNS, qkv_stored_block(weights));
     const size_t most = qkv_min(PIECE_TERMS, PIECE_FLOATS / unit), end = cut->k + cut->terms;
     for (size_t j = 0; j < cut->columns; j += unit) {
         const size_t width = qkv_min(unit, cut->columns - j);
         for (size_t k = cut->k, stop; k < end; k = stop) {
             stop = qkv_min(qkv_min(k + most, k / cut->run * cut->run + cut->run), end);
-            for (size_t i = k; i < stop; i++)
+            for (size_t i = k; i < stop; i++) {
+                if (i + ROWS_AHEAD < end) stored_ask(weights, i + ROWS_AHEAD, cut->n + j, width);
                 qkv_stored_floats(kernels, weights, i, cut->n + j, width, floats + (i - k) * width);
+            }
             for (size_t panel = 0; panel < width; panel += cut->nr)
                 visit(user, &(struct qkv_stored_piece){.data = {floats + panel, width, 1},
                                                        .k = k,
@@ -108,7 +128,7 @@ static void stored_columns(const struct qkv_kernels *kernels, const struct qkv_s
 
 void qkv_stored_pieces(const struct qkv_kernels *kernels, struct qkv_stored_operand stored,
                        const struct qkv_stored_cut *cut, qkv_stored_visit *visit, void *user) {
-    assert(cut->nr * QKV_TYPE_BLOCK_MAX <= PIECE_FLOATS && cut->run);
+    assert(cut->nr * QKV_TYPE_BLOCK_MAX <= PIECE_FLOATS && PIECE_COLUMNS % cut->nr == 0 && cut->run);
     if (stored.transposed)
         stored_rows(kernels, stored.weights, cut, visit, user);
     else

@@ -203,19 +203,38 @@ static void gemm_across(const struct qkv_gemm_block *block) {
     }
 }
 
+/* What tile i of `count` prefetches of a panel of B, whose rows lie `row` bytes apart: rows i, i + count, … The panel
+ * may be past the end of B. */
+QKV_INLINE struct gemm_ask gemm_ask_panel(uintptr_t panel, size_t row, size_t i, size_t count) {
+    return (struct gemm_ask){
+        .at = panel + i * row, .step = count, .count = NR / LINE, .apart = QKV_CACHE_LINE, .along = count * row};
+}
+
 /* All tiles of a block whose B is contiguous across and is packed by the first tile of each panel. Each of the others
  * prefetches a share of the next panel. */
 static void gemm_packing(const struct qkv_gemm_block *block) {
     const size_t row = block->b_across * sizeof(float), others = (block->rows - 1) / block->height;
-    struct gemm_ask ask = {.step = others, .count = NR / LINE, .apart = QKV_CACHE_LINE, .along = others * row};
     for (size_t n = 0; n < block->columns; n += NR) {
         const size_t first = block->rows < block->height ? block->rows : block->height;
         const uintptr_t next = (uintptr_t)(n + NR < block->columns ? block->b + n + NR : block->next_panel);
         packing_tiles[first - 1](block, &ask_nothing, block->a, block->b + n, block->b_across, 0, n, NR);
         for (size_t m = block->height, i = 0; m < block->rows; m += block->height, i++) {
             const size_t left = block->rows - m, here = left < block->height ? left : block->height;
-            ask.at = next + i * row;
+            const struct gemm_ask ask = gemm_ask_panel(next, row, i, others);
             tiles[true][true][here - 1](block, &ask, block->a + m, block->panel, NR, m, n, NR);
+        }
+    }
+}
+
+/* All tiles of a block whose panels of B stay in the first cache while the panels of A pass by. Each tile prefetches a
+ * share of the next panel of B, which comes from beyond the second cache. */
+static void gemm_panel_by_panel(const struct qkv_gemm_block *block) {
+    const size_t count = (block->rows + block->height - 1) / block->height;
+    for (size_t n = 0; n < block->columns; n += NR) {
+        const uintptr_t next = (uintptr_t)block->b + (n + NR) * block->K * sizeof(float);
+        for (size_t i = 0; i < count; i++) {
+            const struct gemm_ask ask = gemm_ask_panel(next, NR * sizeof(float), i, count);
+            gemm_tile(block, &ask, i * block->height, n);
         }
     }
 }
@@ -234,8 +253,7 @@ static void gemm_block(const struct qkv_gemm_block *block) {
         gemm_row_by_row(block);
         return;
     }
-    for (size_t n = 0; n < block->columns; n += NR)
-        for (size_t m = 0; m < block->rows; m += block->height) gemm_tile(block, &ask_nothing, m, n);
+    gemm_panel_by_panel(block);
 }
 
 /* ---- packing ---------------------------------------------------------------------------------------------------- */
