@@ -28,6 +28,7 @@ cat >not_run <<'END'
 1|scripts/bench-peers --only numpy,torch --rows attention|it installs other libraries
 1|scripts/bench-peers build/qkv --rounds 9 --json all.json|it installs other libraries
 1|scripts/bench-serve MODEL|it installs another server; scripts.sh runs it with one that is not real
+1|scripts/bench-adapters MODEL|it installs another library; scripts.sh runs it with one that is not real
 2|make bench|minutes; bench.sh runs the benchmark
 1|make bench BENCH_FLAGS="--full --json all.json"|hours; bench.sh runs the benchmark
 1|make style|it looks at what has changed since the last commit; make test runs it

@@ -107,7 +107,7 @@ has err '\./missing does not run: .*make'
 mkdir blocked && touch blocked/numpy
 try 0 peers --only numpy --folder blocked --json peers.json
 has out "^row +qkv +floor +numpy$"
-has out "^$row +[0-9.]+ [mu]s +[0-9]+ % of peak +not installed$"
+has out "^$row +[0-9.]+ [mu]?s +[0-9]+ % of peak +not installed$"
 has out '^numpy: python3 makes no environment: .*remove .*/blocked/numpy and run this again\.$'
 python3 -m json.tool peers.json >out || fail "bench-peers writes no JSON"
 has out '"failure": "python3 makes no environment: '
@@ -120,7 +120,7 @@ exit 1
 END
 rm fake/numpy/installed
 try 0 peers --only numpy --folder fake
-has out "^$row +[0-9.]+ [mu]s .* not installed$"
+has out "^$row +[0-9.]+ [mu]?s .* not installed$"
 has out '^numpy: pip failed: ERROR: no network; see .*/fake/numpy-install\.log, then run this again with a network'
 fake_peer numpy <<'END'
 echo '{"about": "a fake", "precisions": ["fp32"]}'
@@ -130,7 +130,7 @@ fake_peer torch <<'END'
 kill -ILL $$
 END
 try 0 peers --only numpy,torch --folder fake
-has out "^$row +[0-9.]+ [mu]s +[0-9]+ % of peak +[0-9]{4,}\.[0-9]{2} \[[0-9.]+, [0-9.]+\].* killed by SIGILL$"
+has out "^$row +[0-9.]+ [mu]?s +[0-9]+ % of peak +[0-9]{4,}\.[0-9]{2} \[[0-9.]+, [0-9.]+\].* killed by SIGILL$"
 has out '^numpy: a fake\.$'
 has out '^torch: it does not start: it used an instruction that this CPU does not have .*remove .*/fake/torch and'
 fake_peer torch <<'END'
@@ -156,7 +156,7 @@ wait $child
 same $? 130 "the exit code of bench-peers after Ctrl-C"
 last="bench-peers, interrupted"
 has err 'interrupted'
-has out "^$row +[0-9.]+ [mu]s .* [0-9.]+ \["
+has out "^$row +[0-9.]+ [mu]?s .* [0-9.]+ \["
 
 # The comparison of servers, the other one being a second qkv here.
 . "$SOURCE/tests/cli/serve_common.sh"
@@ -183,4 +183,18 @@ python3 -m json.tool serve.json >out || fail "bench-serve writes no JSON"
 try 0 scripts/bench-serve long "$QKV" --no-peer --long 0 --rounds 1 --clients 2 --threads 1
 hasnt out 'llama'
 hasnt out '^gap'
+
+# The comparison of adapters, the other one always having a token a second.
+make_text 400 >adapters.txt
+try 0 "$QKV" train --spec spec.json --data adapters.txt --steps 1 --warmup 0 --batch 2 --quiet --out base
+fake_peer peft <<'END'
+while read -r go; do echo '[9, 1, 1]'; done
+END
+try 0 scripts/bench-adapters base "$QKV" --tokens 16 --rank 2 --steps 3 --rounds 2 --threads 1 --folder fake --base base
+has out '^qkv +[0-9.]+ tokens/s \[[0-9.]+ to [0-9.]+\]$'
+has out '^PEFT bf16 +1\.0 tokens/s \[1\.0 to 1\.0\]$'
+has out '^qkv / the faster PEFT: [0-9]{2,}\.[0-9]+$'
+has out '^qkv, --base / the faster PEFT: [0-9]{2,}\.[0-9]+$'
+try 1 scripts/bench-adapters nowhere "$QKV" --tokens 16 --no-peer --folder fake
+has err '^qkv: .*nowhere'
 finish
