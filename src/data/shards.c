@@ -206,8 +206,9 @@ static enum qkv_status maker_once(struct shard_maker *m, bool *end) {
     enum qkv_status reading = maker_read(m, end);
     while (!reading && !*end && asked < m->helpers) {
         status = maker_send(m, ++asked);
-        if (!status) status = maker_tell(m);
         if (status) return status;
+        status = maker_tell(m);
+        if (status) return maker_collect(m, asked, status); /* each rank that was asked is heard */
         reading = maker_read(m, end);
     }
     memcpy(message, p->ctx->message, sizeof message);
