@@ -29,7 +29,7 @@ static const struct cli_option options[] = {
              "become their ids, and the special tokens of the tokenizer's template are added"},
     {CLI_READS, 0, "train", "FILE", offsetof(struct arguments, train),
      .help = "text to make a tokenizer from, or a folder of texts; several are read as one text, one after the other; "
-             "of patterns, JSON lines (.jsonl, .ndjson) and packed files (.gz, .zst) all documents"},
+             "patterns, JSON lines (.jsonl, .ndjson) and packed files (.gz, .zst) are read as documents"},
     {CLI_TEXT, 0, "text-key", "KEY", offsetof(struct arguments, text_key),
      .help = "with --train: the key of JSON lines whose value is a text", .before = "text"},
     {CLI_TEXT, 0, "tokenizer", "KIND", offsetof(struct arguments, kind), .choice = cli_choose_tokenizer, .open = true,
