@@ -161,14 +161,14 @@ static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_tex
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < files->count && !status; i++) {
         const char *path = files->items[i].path, *slash = strrchr(path, '/');
+        char sum[24] = "";
         uint64_t hash = 0;
         size_t size = 0;
         struct stat info;
         if (!bytes && stat(path, &info) == 0) size = (size_t)info.st_size;
         if (bytes) status = check_hash(ctx, path, &hash, &size);
-        if (!status)
-            status = qkv_buffer_print(ctx, text, "%s of %zu bytes (%016llx)\n", slash ? slash + 1 : path, size,
-                                      (unsigned long long)hash);
+        if (bytes) snprintf(sum, sizeof sum, " (%016llx)", (unsigned long long)hash);
+        if (!status) status = qkv_buffer_print(ctx, text, "%s of %zu bytes%s\n", slash ? slash + 1 : path, size, sum);
     }
     return status;
 }

@@ -241,6 +241,23 @@ if [ -e "$BINARY/qkv-mpi.so" ] && command -v mpirun >/dev/null; then
         cmp -s skipped-1.notes skipped-2.notes || fail "two ranks say $(cat skipped-2.notes)"
         same "$(shards skipped-2)" "$(shards skipped-1)" "shards of two ranks and of one, lines left out"
         cmp -s bad-1.message bad-2.message || fail "two ranks say $(cat bad-2.message), one says $(cat bad-1.message)"
+
+        # Ranks in two folders: a relative folder of shards is that of rank 0; files have the same names and sizes.
+        mkdir elsewhere
+        cp spec.json text.txt elsewhere
+        apart() { # apart CODE: trains
+            local line="train --spec spec.json --tokenizer bpe:300 --data text.txt:1 --steps 1 --warmup 0 --batch 2"
+            line="$line --shards relative --threads 1 --quiet --out $folder/apart"
+            try "$1" mpirun -n 1 "$QKV" $line : -n 1 -wdir "$folder/elsewhere" "$QKV" $line
+        }
+        echo more >>elsewhere/text.txt
+        apart 1
+        has err 'rank 1: the data differ: text.txt of [0-9]+ bytes here and text.txt of [0-9]+ bytes on rank 0'
+        [ ! -e relative ] || fail "a run that is refused leaves a folder of shards"
+        cp text.txt elsewhere
+        apart 0
+        [ -e relative ] || fail "rank 0 has not made the folder of shards"
+        [ ! -e elsewhere/relative ] || fail "rank 1 has made a folder of shards of its own"
     fi
 fi
 finish
