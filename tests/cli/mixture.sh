@@ -247,7 +247,7 @@ if [ -e "$BINARY/qkv-mpi.so" ] && command -v mpirun >/dev/null; then
         cp spec.json text.txt elsewhere
         apart() { # apart CODE: trains
             local line="train --spec spec.json --tokenizer bpe:300 --data text.txt:1 --steps 1 --warmup 0 --batch 2"
-            line="$line --shards relative --threads 1 --quiet --out $folder/apart"
+            line="$line --shards relative --threads 1 --quiet --out $folder/two-folders"
             try "$1" mpirun -n 1 "$QKV" $line : -n 1 -wdir "$folder/elsewhere" "$QKV" $line
         }
         echo more >>elsewhere/text.txt
