@@ -8,7 +8,7 @@
 struct arguments {
     bool ids, pieces, offsets, specials, skip, force, quiet, json;
     struct cli_texts train, special;
-    const char *kind, *output;
+    const char *kind, *output, *text_key;
     struct cli_common common;
 };
 
@@ -28,7 +28,10 @@ static const struct cli_option options[] = {
      .help = "encode as encode() of Hugging Face tokenizers does: special tokens in the text, such as <|endoftext|>, "
              "become their ids, and the special tokens of the tokenizer's template are added"},
     {CLI_READS, 0, "train", "FILE", offsetof(struct arguments, train),
-     .help = "text to make a tokenizer from, or a folder of texts; several are read as one text, one after the other"},
+     .help = "text to make a tokenizer from, or a folder of texts; several are read as one text, one after the other; "
+             "patterns, JSON lines (.jsonl, .ndjson) and packed files (.gz, .zst) are read as documents"},
+    {CLI_TEXT, 0, "text-key", "KEY", offsetof(struct arguments, text_key),
+     .help = "with --train: the key of JSON lines whose value is a text", .before = "text"},
     {CLI_TEXT, 0, "tokenizer", "KIND", offsetof(struct arguments, kind), .choice = cli_choose_tokenizer, .open = true,
      .help = "with --train: bytes, chars, chars+bytes, words, whitespace or bpe, also with a size: bpe:4096",
      .before = "chars"},
@@ -51,7 +54,7 @@ CLI_CONDITION(makes_one, struct arguments, a->train.count > 0)
 static const struct cli_rule rules[] = {
     {"skip-specials", reads_text, "it is for --ids; add that"},
     {"pieces offsets specials", reads_ids, "--ids turns ids into text; leave one of them out"},
-    {"tokenizer special output force quiet", makes_none,
+    {"tokenizer special text-key output force quiet", makes_none,
      "no tokenizer is made; name its training text with --train FILE"},
     {"ids pieces offsets specials skip-specials", makes_one, "--train makes a tokenizer; leave one of them out"},
 };
@@ -234,8 +237,9 @@ static int tokenize_make(struct qkv_context *ctx, const struct arguments *a) {
     cli_progress_start(&progress, a->quiet, false);
     cli_catch_signals();
     const double start = qkv_clock();
-    enum qkv_status status = qkv_tokenizer_learn(ctx, a->kind, a->train.items, a->train.count, a->special.items,
-                                                 a->special.count, cli_task_progress, &task, &tokenizer);
+    enum qkv_status status =
+        qkv_tokenizer_learn(ctx, a->kind, a->train.items, a->train.count, a->text_key, a->special.items,
+                            a->special.count, cli_task_progress, &task, &tokenizer);
     cli_progress_clear(&progress);
     if (!status) status = qkv_tokenizer_save(ctx, tokenizer, a->output);
     if (status == QKV_STOPPED) {

@@ -129,7 +129,7 @@ static inline int corpus_setup(void **state) {
     if (setup(state)) return 1;
     write_corpus(&corpus);
     const char *files[] = {corpus.items[3]};
-    return (int)qkv_tokenizer_learn(ctx, "bpe:400", files, 1, specials, 1, NULL, NULL, &tokenizer);
+    return (int)qkv_tokenizer_learn(ctx, "bpe:400", files, 1, NULL, specials, 1, NULL, NULL, &tokenizer);
 }
 
 static inline int corpus_teardown(void **state) {

@@ -257,6 +257,48 @@ static void several_axes_are_multiplied(void **state) {
     qkv_context_free(ctx);
 }
 
+/* Changes the text while the first variant is trained. */
+static bool change_text(void *user, size_t variant, size_t seed, const struct qkv_train_report *report) {
+    (void)seed, (void)report;
+    if (variant == 0) test_write_file(user, "another text, of another size", 29);
+    return true;
+}
+
+static void variants_that_would_learn_from_another_text_are_not_trained(void **state) {
+    static const char *const axes[] = {"rate=1e-3,1e-4"}, *const settings[] = {"d_model=16", "decoder.layers=1",
+                                                                               "decoder.attention.heads=2",
+                                                                               "context=8"};
+    struct qkv_context *ctx = make_context();
+    const char *text = test_path("changes.txt"), *valid = test_path("valid.txt"), *out = test_path("changing");
+    char data[1100], other[1100];
+    struct qkv_comparison *c;
+    (void)state;
+    test_remove_tree(out);
+    snprintf(data, sizeof data, "data=%s", text);
+    snprintf(other, sizeof other, "valid=%s", valid);
+    write_text(text);
+    write_text(valid);
+    const char *training[] = {data, other, "steps=2", "batch=2", "warmup=0"};
+    struct qkv_compare_options o = {.axes = axes,
+                                    .axis_count = 1,
+                                    .settings = settings,
+                                    .setting_count = 4,
+                                    .training = training,
+                                    .training_count = 5};
+    assert_ok(ctx, qkv_comparison_create(ctx, &o, out, &c));
+    const struct qkv_compare_listener listener = {.step = change_text, .user = (void *)(uintptr_t)text};
+    assert_ok(ctx, qkv_comparison_train(c, &listener));
+    const char *first = qkv_comparison_variant(c, 0)->failure, *second = qkv_comparison_variant(c, 1)->failure;
+    if (first) fail_msg("the first variant: %s", first);
+    assert_non_null(second);
+    assert_non_null(strstr(second, "changes.txt is new, missing, or has another size or time of change"));
+    qkv_comparison_free(c);
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, out, &c), QKV_ARGUMENT, "changes.txt is new, missing, or has");
+    write_text(text); /* the same bytes, written at another time */
+    assert_fails(ctx, qkv_comparison_create(ctx, &o, out, &c), QKV_ARGUMENT, "changes.txt is new, missing, or has");
+    qkv_context_free(ctx);
+}
+
 static void what_makes_no_sense_is_refused(void **state) {
     struct qkv_context *ctx = make_context();
     struct qkv_comparison *c;
@@ -363,6 +405,7 @@ int main(void) {
         cmocka_unit_test(values_change_the_spec),
         cmocka_unit_test(values_change_the_training),
         cmocka_unit_test(several_axes_are_multiplied),
+        cmocka_unit_test(variants_that_would_learn_from_another_text_are_not_trained),
         cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(numbers_are_summed_up),
     };

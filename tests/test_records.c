@@ -383,6 +383,35 @@ static void whole_files_are_unpacked(void **state) {
     qkv_buffer_free(&text);
 }
 
+#ifdef QKV_ZLIB
+/* How large a packed file is shows when it is unpacked: before the system ends the process, it is refused by name. */
+static void files_that_unpack_to_more_than_the_memory_are_refused(void **state) {
+    static const char *const left[] = {"MemTotal: 8388608 kB\nMemAvailable: 8192 kB\n",
+                                       "MemTotal: 8388608 kB\nMemAvailable: 1048576 kB\n"};
+    enum { ROWS = 900000 };
+    const char *nowhere = test_path("no-memory-file"), *meminfo = test_path("meminfo");
+    const struct qkv_memory_files *had = ctx->memory_files;
+    const struct qkv_memory_files files = {meminfo, nowhere, nowhere, nowhere};
+    struct qkv_buffer text = {0};
+    struct qkv_tsv tsv;
+    (void)state;
+    for (int i = 0; i < ROWS; i++) assert_ok(ctx, qkv_buffer_append(ctx, &text, "one\ttwo it\n", 11));
+    const char *path = write_packed("memory.tsv", ".gz", text.data, text.size);
+    ctx->memory_files = &files;
+    for (size_t i = 0; i < TEST_COUNT(left); i++) {
+        test_write_file(meminfo, left[i], strlen(left[i]));
+        const enum qkv_status status = qkv_tsv_open(ctx, path, "source", "target", &tsv);
+        assert_int_equal(status, i ? QKV_OK : QKV_MEMORY);
+        if (i)
+            qkv_tsv_close(&tsv);
+        else
+            assert_message(ctx, "memory.tsv.gz");
+    }
+    ctx->memory_files = had;
+    qkv_buffer_free(&text);
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_of_all_packings_are_read),
@@ -393,6 +422,9 @@ int main(void) {
         cmocka_unit_test(cut_and_damaged_files_are_named_with_their_line),
         cmocka_unit_test(files_that_are_not_what_their_name_says_are_refused),
         cmocka_unit_test(lines_without_an_end_are_refused),
+#ifdef QKV_ZLIB
+        cmocka_unit_test(files_that_unpack_to_more_than_the_memory_are_refused),
+#endif
 #ifdef QKV_ZSTD
         cmocka_unit_test(small_files_that_unpack_to_huge_ones_are_refused),
         cmocka_unit_test(windows_that_need_much_memory_are_refused),

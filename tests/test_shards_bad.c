@@ -181,7 +181,7 @@ static void texts_that_the_tokenizer_refuses_are_named_or_left_out(void **state)
     (void)state;
     test_write_file(test_path("known.txt"), "one two three\n", 14);
     const char *files[] = {test_path("known.txt")};
-    assert_ok(ctx, qkv_tokenizer_learn(ctx, "whitespace", files, 1, specials, 1, NULL, NULL, &tokenizer));
+    assert_ok(ctx, qkv_tokenizer_learn(ctx, "whitespace", files, 1, NULL, specials, 1, NULL, NULL, &tokenizer));
     for (int json = 0; json < 2; json++) {
         corpus = (struct qkv_texts){0};
         const char *path = test_path(json ? "words.jsonl" : "words.txt"),
@@ -209,6 +209,43 @@ static void texts_that_the_tokenizer_refuses_are_named_or_left_out(void **state)
     corpus = had;
 }
 
+/* Shards that are made again of a text that has changed, in place and with its size, are those of no run. */
+static void shards_of_another_text_are_not_left_behind(void **state) {
+    const struct qkv_texts had = corpus;
+    struct made made = {0};
+    char before[] = "{\"text\": \"one two\"}\n{\"text\": \"three\"}\n";
+    const char *folder = test_path("shards-changed"), *path = test_path("changed.jsonl");
+    (void)state;
+    test_remove_tree(folder);
+    corpus = (struct qkv_texts){0};
+    test_write_file(path, before, strlen(before));
+    assert_ok(ctx, qkv_texts_add(ctx, &corpus, "%s", path));
+    assert_ok(ctx, make(ctx, folder, false, NULL, &made));
+    char *shard = qkv_copy_string(ctx, made.shards.paths[0]);
+    qkv_shards_close(&made.shards);
+    char *index = qkv_copy_string(ctx, shard);
+    snprintf(strrchr(index, '-'), 6, ".json");
+    assert_true(qkv_file_exists(index));
+    for (int same = 0; same < 2; same++) { /* first the other text, then the one that it was */
+        before[10] = same ? 'o' : 'u';
+        assert_int_equal(unlink(shard), 0);
+        test_write_file(path, before, strlen(before));
+        if (same) {
+            assert_ok(ctx, make(ctx, folder, false, NULL, &made));
+        } else {
+            assert_status(ctx, make(ctx, folder, false, NULL, &made), QKV_FORMAT);
+            assert_message(ctx, "changed.jsonl has changed since the run began");
+        }
+        assert_int_equal(qkv_file_exists(index), same);
+        qkv_shards_close(&made.shards);
+    }
+    free(index);
+    free(shard);
+    unmake(&made);
+    qkv_texts_free(&corpus);
+    corpus = had;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_index_without_shards_is_not_complete),
@@ -216,6 +253,7 @@ int main(void) {
         cmocka_unit_test(bad_lines_and_files_are_named_or_left_out),
         cmocka_unit_test(the_text_before_a_nul_byte_is_a_document),
         cmocka_unit_test(texts_that_the_tokenizer_refuses_are_named_or_left_out),
+        cmocka_unit_test(shards_of_another_text_are_not_left_behind),
     };
     return cmocka_run_group_tests(tests, corpus_setup, corpus_teardown);
 }

@@ -265,7 +265,7 @@ static enum qkv_status call_qkv_train_check_spec(void *options) {
 
 static enum qkv_status call_qkv_train_files(void *options) {
     bool mixture;
-    return qkv_train_files(ctx, options, &mixture);
+    return qkv_train_files(ctx, options, &mixture, NULL);
 }
 
 static enum qkv_status call_qkv_run_match(void *options) {

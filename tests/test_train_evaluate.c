@@ -358,67 +358,6 @@ static void validation_windows_are_fixed_and_cover(void **state) {
     qkv_model_free(w.model);
 }
 
-/* ---- the validation part of a run -------------------------------------------------------------------------------- */
-
-static void refuse_run(struct qkv_model *model, const char *folder, enum qkv_status status, const char *message) {
-    struct qkv_evaluation e;
-    assert_status(ctx, qkv_evaluate_run(model, folder, NULL, NULL, NULL, &e), status);
-    assert_message(ctx, message);
-    assert_true(e.tokens == 0);
-}
-
-/* Of a file to validate on the loss is that of the file; of a part that is held out it is over all of its tokens. */
-static void the_validation_part_of_a_run_is_evaluated(void **state) {
-    (void)state;
-    const char *valid = test_path("run-valid.txt"), *folder = fixture_run("validated"), *held = fixture_run("held-out");
-    const char *none = fixture_run("no-validation"), *lines = fixture_run("of-lines");
-    struct qkv_train_options o = fixture_options(ctx);
-    struct qkv_evaluation file, part, again;
-    size_t held_tokens;
-    fixture_text(valid, 700, 9);
-    o.valid = valid;
-    struct qkv_trainer *trainer = fixture_begin(ctx, folder, &o);
-    fixture_steps(ctx, trainer, 2);
-    struct qkv_model *model = qkv_trainer_model(trainer);
-    assert_ok(ctx, qkv_evaluate_text(model, &valid, 1, NULL, NULL, NULL, &file));
-    assert_ok(ctx, qkv_evaluate_run(model, folder, NULL, NULL, NULL, &part));
-    assert_int_equal(part.tokens, file.tokens);
-    assert_true(part.loss == file.loss && part.perplexity == file.perplexity);
-    assert_true(part.bytes == 0 && part.bits_per_byte == 0);
-    char *tokens = qkv_join_path(ctx, folder, QKV_TOKENS_VALID_FILE);
-    assert_int_equal(unlink(tokens), 0);
-    assert_ok(ctx, qkv_evaluate_run(model, folder, NULL, NULL, NULL, &again));
-    assert_true(again.loss == part.loss && qkv_file_exists(tokens));
-    free(tokens);
-    /* Another run's part, of the same tokenizer. */
-    o.valid = NULL;
-    struct qkv_trainer *other = fixture_begin(ctx, held, &o);
-    qkv_trainer_tokens(other, &held_tokens);
-    qkv_trainer_free(other);
-    assert_ok(ctx, qkv_evaluate_run(model, held, NULL, NULL, NULL, &part));
-    assert_int_equal(part.tokens, held_tokens - 1);
-    fixture_no_validation(&o);
-    qkv_trainer_free(fixture_begin(ctx, none, &o));
-    refuse_run(model, none, QKV_ARGUMENT, "no-validation has no part of a text to validate on");
-    o = fixture_options(ctx);
-    o.lines = o.data, o.data = NULL;
-    o.long_lines = "keep-start";
-    qkv_trainer_free(fixture_begin(ctx, lines, &o));
-    refuse_run(model, lines, QKV_ARGUMENT, "of-lines has no part of a text to validate on");
-    refuse_run(model, test_path("nowhere"), QKV_FILE, "nowhere holds no training run");
-    qkv_trainer_free(trainer);
-    static const char *const small[] = {"vocab=3", NULL};
-    OWNED_SPEC struct qkv_spec spec = fixture_spec(ctx, small);
-    assert_ok(ctx, qkv_model_create(ctx, &spec, 3, &model));
-    struct qkv_model *few = model;
-    struct qkv_tokenizer_options options = {.size = sizeof options, .kind = QKV_TOKENIZER_CHARS};
-    struct qkv_tokenizer *tokenizer;
-    assert_ok(ctx, qkv_tokenizer_train(ctx, &options, "ab", 2, &tokenizer));
-    assert_ok(ctx, qkv_model_set_tokenizer(few, tokenizer));
-    refuse_run(few, held, QKV_ARGUMENT, "but the model's is 3; name a text instead");
-    qkv_model_free(few);
-}
-
 /* ---- two models -------------------------------------------------------------------------------------------------- */
 
 /* Changes every matrix a little, or a lot. */
@@ -553,7 +492,6 @@ int main(void) {
         cmocka_unit_test(models_that_cannot_be_compared_are_refused),
         cmocka_unit_test(evaluation_can_be_stopped),
         cmocka_unit_test(the_progress_of_an_evaluation_never_falls),
-        cmocka_unit_test(the_validation_part_of_a_run_is_evaluated),
         cmocka_unit_test(validation_windows_are_fixed_and_cover),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -69,12 +69,18 @@ struct qkv_divergence {
 QKV_API enum qkv_status qkv_evaluate_against(struct qkv_model *model, struct qkv_model *other, const char *const *paths,
                                              size_t count, const struct qkv_evaluate_options *options,
                                              qkv_progress *progress, void *user, struct qkv_divergence *divergence);
-/* Experimental: evaluates a model as qkv_evaluate_text does, on what the run in `folder` validates on: the files of its
- * option valid, or the part of its texts that it holds out. The tokens are those of the run; files of them that are
- * missing are made again. They do not say how much text they stand for, so `bytes` and `bits_per_byte` are 0.
- * options->text_key is not used. A run on another kind of data, or without validation, is QKV_ARGUMENT. Each rank
- * evaluates by itself. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER,
- * QKV_STOPPED. */
+/* Experimental: evaluates a model as qkv_evaluate_text does, on what the run in `folder` validates on. The model needs
+ * the tokenizer of the run.
+ *
+ * - The files of the run's option valid are read again, with its text_key and skip_bad. They must be as they were when
+ *   the run began; else QKV_FORMAT.
+ * - Without valid, the tokens of the part that the run holds out are evaluated; token files that are missing are made
+ *   again from the texts. `bytes` is then the length of the decoded text: exactly the bytes of the text for tokenizers
+ *   whose tokens spell it, as those of kind bytes, chars and bpe do. Special tokens have no bytes.
+ *
+ * options->text_key is not used. A run on another kind of data or without validation, and a model with another
+ * tokenizer, are QKV_ARGUMENT. Each rank evaluates by itself. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
+ * QKV_FORMAT, QKV_SPEC, QKV_SHAPE, QKV_NUMBER, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_evaluate_run(struct qkv_model *model, const char *folder,
                                          const struct qkv_evaluate_options *options, qkv_progress *progress, void *user,
                                          struct qkv_evaluation *evaluation);

@@ -101,7 +101,10 @@ QKV_API enum qkv_status qkv_optimizer_exchange(struct qkv_optimizer *optimizer);
 #define QKV_FILES_MAX 64
 #define QKV_TRAIN_LIST(X)                                                                                              \
     X(DATA, data, NULL, "data",                                                                                        \
-      "text file to train on, or a folder of text files; several are read as one text, one after the other")           \
+      "text file to train on, or a folder of text files; several are read as one text, one after the other. A name "   \
+      "with a weight (books/:0.3), a pattern ('corpus/*') or a name that ends with .jsonl, .ndjson, .gz or .zst "      \
+      "makes "                                                                                                         \
+      "a mixture: texts of JSON lines, packed files, by weight")                                                       \
     X(DATA, pairs, NULL, "data", "file of pairs to train on: each line has a source, a tab and a target")              \
     X(DATA, lines, NULL, "data",                                                                                       \
       "file of lines to train on: each line is a sequence of its own, between <s> and </s>")                           \
@@ -314,10 +317,13 @@ QKV_API bool qkv_train_option_data(size_t i);
  * the options; NULL if none is given. */
 QKV_API const char *qkv_train_data(const struct qkv_train_options *options);
 /* Experimental: finds the files that the names of the training data and of the option valid mean, without reading them.
- * *mixture gets whether the data is a mixture of texts: a name has a weight, is a pattern, or means JSON lines or
- * packed files. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE. */
-QKV_API enum qkv_status qkv_train_files(struct qkv_context *ctx, const struct qkv_train_options *options,
-                                        bool *mixture);
+ * *mixture gets whether the data is a mixture of texts: text_key is set, or a name has a weight, is a pattern, or ends
+ * as those of JSON lines and packed files do. *files (may be NULL) gets one line for each file: its size in bytes, its
+ * time of change in nanoseconds since 1970, and its path, with a space between them; the caller frees it with qkv_free.
+ * A folder of plain texts with JSON lines or packed files is QKV_ARGUMENT. Fails with QKV_ARGUMENT, QKV_MEMORY,
+ * QKV_FILE. */
+QKV_API enum qkv_status qkv_train_files(struct qkv_context *ctx, const struct qkv_train_options *options, bool *mixture,
+                                        char **files);
 #endif
 
 /* Whether an option may change when a run is resumed: true if it changes no number of any step. If not, *why (may be
@@ -328,12 +334,14 @@ QKV_API bool qkv_train_may_change(const char *name, const char **why);
 #ifdef QKV_EXPERIMENTAL
 /* Experimental: trains a tokenizer as a run with the option tokenizer=`choice` does ("words", "bpe:4096"; NULL: chars;
  * not a tokenizer.json). `files` are `count` files or folders, 1 to QKV_FILES_MAX, read in order and piece by piece, so
- * that memory does not hold a whole file. `specials` are texts that become one token each wherever they occur; bpe
- * without specials gets <|endoftext|>. *out is the caller's. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT,
- * QKV_STOPPED. */
+ * that memory does not hold a whole file. If a name is a pattern or ends with .jsonl, .ndjson, .gz or .zst, or text_key
+ * is set, they are documents as in a mixture of training, and text_key (NULL: "text") is the key of the texts of JSON
+ * lines. `specials` are texts that become one token each wherever they occur; bpe without specials gets <|endoftext|>.
+ * *out is the caller's. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE, QKV_FORMAT, QKV_STOPPED. */
 QKV_API enum qkv_status qkv_tokenizer_learn(struct qkv_context *ctx, const char *choice, const char *const *files,
-                                            size_t count, const char *const *specials, size_t special_count,
-                                            qkv_progress *progress, void *user, struct qkv_tokenizer **out);
+                                            size_t count, const char *text_key, const char *const *specials,
+                                            size_t special_count, qkv_progress *progress, void *user,
+                                            struct qkv_tokenizer **out);
 #endif
 
 struct qkv_trainer;

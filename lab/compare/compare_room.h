@@ -47,6 +47,7 @@ struct qkv_comparison {
     char *data, *valid; /* the files of training and validation; NULL of a mixture, whose names stay as they are */
     char *shards;       /* of a mixture: the folder that all runs share; NULL: the options name one, or there is none */
     bool mixes;         /* the texts are a mixture */
+    char *files;        /* the files that variants read from elsewhere, a line each (qkv_train_files); NULL: none */
     struct qkv_texts training; /* options that all share */
     struct qkv_axis *axes;
     size_t axis_count, seeds, cache_count, prompt;
@@ -97,6 +98,13 @@ enum qkv_status qkv_comparison_note(struct qkv_comparison *c, const char *note,
 /* Sets c->data and c->valid: the files of the options, or files made from them in the comparison's folder; of a mixture
  * c->shards. */
 enum qkv_status qkv_comparison_texts(struct qkv_comparison *c, const struct qkv_train_options *options);
+/* Sets c->mixes and c->files, before anything is made. */
+enum qkv_status qkv_comparison_files(struct qkv_comparison *c, const struct qkv_train_options *options);
+/* Compares c->files with the files as they are now: variants that learn from different texts cannot be compared.
+ * Fails with QKV_ARGUMENT. */
+enum qkv_status qkv_comparison_check_files(struct qkv_comparison *c);
+/* The sentence about the first of the lines that differs. */
+enum qkv_status qkv_comparison_files_differ(struct qkv_comparison *c, const char *then, const char *now);
 
 /* ---- compare.json (record.c) ------------------------------------------------------------------------------------- */
 

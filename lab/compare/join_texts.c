@@ -1,6 +1,7 @@
-/* texts: the texts that all variants are trained and validated on. A single file is used as it is; several files are
- * joined in the folder of the comparison, and without a validation file the text is cut in two there. Runs on a mixture
- * read it as training does, and share its shards: with one tokenizer they hold out the same part. */
+/* join_texts: the texts that all variants are trained and validated on. A single file is used as it is; several files
+ * are joined in the folder of the comparison, and without a validation file the text is cut in two there. Runs on a
+ * mixture read its files as training does, and share the shards: with one tokenizer they hold out the same part. Files
+ * that are read from elsewhere must not change before the last variant has begun. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -177,4 +178,39 @@ enum qkv_status qkv_comparison_texts(struct qkv_comparison *c, const struct qkv_
     if (!options->valid) return texts_cut(c, options, between);
     status = texts_one(c, options->data_files, between, QKV_COMPARISON_DATA, &c->data);
     return status ? status : texts_one(c, options->valid_files, between, QKV_COMPARISON_VALID, &c->valid);
+}
+
+/* ---- files from elsewhere ---------------------------------------------------------------------------------------- */
+
+enum qkv_status qkv_comparison_files(struct qkv_comparison *c, const struct qkv_train_options *options) {
+    enum qkv_status status = qkv_train_files(c->ctx, options, &c->mixes, &c->files);
+    if (status || c->mixes || options->valid) return status;
+    qkv_free(c->files); /* they are read once, and cut in two */
+    c->files = NULL;
+    return QKV_OK;
+}
+
+enum qkv_status qkv_comparison_files_differ(struct qkv_comparison *c, const char *then, const char *now) {
+    while (*then && *now && strcspn(then, "\n") == strcspn(now, "\n") && !strncmp(then, now, strcspn(now, "\n"))) {
+        then += strcspn(then, "\n") + 1;
+        now += strcspn(now, "\n") + 1;
+    }
+    const char *path = *now ? now : then;
+    for (int i = 0; i < 2; i++) path += strcspn(path, " ") + 1;
+    return qkv_fail(c->ctx, QKV_ARGUMENT,
+                    "%.*s is new, missing, or has another size or time of change than when the comparison in %s began, "
+                    "so its variants would learn from different texts; restore the files, or choose another folder",
+                    (int)strcspn(path, "\n"), path, c->folder);
+}
+
+enum qkv_status qkv_comparison_check_files(struct qkv_comparison *c) {
+    struct qkv_train_options options;
+    char *now = NULL;
+    bool mixes;
+    if (!c->files) return QKV_OK;
+    enum qkv_status status = qkv_comparison_options(c, &options);
+    if (!status) status = qkv_train_files(c->ctx, &options, &mixes, &now);
+    if (!status && strcmp(now, c->files) != 0) status = qkv_comparison_files_differ(c, c->files, now);
+    qkv_free(now);
+    return status;
 }

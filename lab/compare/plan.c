@@ -314,7 +314,7 @@ enum qkv_status qkv_comparison_create(struct qkv_context *ctx, const struct qkv_
     enum qkv_status status = plan_begin(ctx, folder, out);
     if (!*out) return status;
     if (!status) status = make_plan(*out, options, &training);
-    if (!status) status = qkv_train_files(ctx, &training, &(*out)->mixes); /* before anything is made */
+    if (!status) status = qkv_comparison_files(*out, &training); /* before anything is made */
     if (!status) status = make_all_variants(*out, options);
     status = qkv_comparison_agree(*out, status);
     if (!status) status = qkv_comparison_alike(*out);
@@ -357,6 +357,7 @@ void qkv_comparison_free(struct qkv_comparison *c) {
     free(c->data);
     free(c->valid);
     free(c->shards);
+    qkv_free(c->files);
     qkv_comparison_reset_ranks(c);
     free(c);
 }

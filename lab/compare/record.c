@@ -3,9 +3,10 @@
  *
  *   {"format": "qkv-compare", "version": 1, "preset": "nano-gpt", "spec": null, "set": […], "specs": […],
  *    "axis": ["kv=mha,mqa"], "training": ["data=…", "steps=1000"], "seeds": 1, "cache": [64, …],
- *    "variants": [{"name": …, "spec": {…}}]}
+ *    "variants": [{"name": …, "spec": {…}}], "files": "812 1700000000000000000 a.txt\n"}
  *
- * It is written before the texts are joined, then with "texts": "not yet", and again when they are there. */
+ * It is written before the texts are joined, then with "texts": "not yet", and again when they are there. "files" has
+ * the files that variants read from elsewhere (qkv_train_files), if there are any. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "lab/compare/compare_room.h"
 
 #define RECORD_TEXTS "texts"
+#define RECORD_FILES "files"
 #define RECORD_BYTES ((size_t)1 << 24)
 
 static void put_texts(struct qkv_json *json, const char *key, const char *const *items, size_t count) {
@@ -58,6 +60,7 @@ static void put_all(struct qkv_json *json, const struct qkv_comparison *c, const
     for (size_t i = 0; i < c->cache_count; i++) qkv_json_integer(json, (int64_t)c->caches[i]);
     qkv_json_end(json, ']');
     put_variants(json, c);
+    if (c->files) qkv_json_put_text(json, RECORD_FILES, c->files);
     if (!texts) qkv_json_put_text(json, RECORD_TEXTS, "not yet");
     qkv_json_end(json, '}');
 }
@@ -126,6 +129,11 @@ static enum qkv_status record_compare(struct qkv_comparison *c, const json_t *th
         if (!strcmp(key, "training") && record_is_longer(old, value)) {
             *longer = true;
             continue;
+        }
+        if (!strcmp(key, RECORD_FILES)) {
+            const char *files = json_string_value(old); /* NULL: an earlier version wrote the record */
+            if (!files || c->ranks.rank) continue;      /* rank 0 compares */
+            return qkv_comparison_files_differ(c, files, c->files);
         }
         if (!strcmp(key, "variants"))
             return qkv_fail(c->ctx, QKV_ARGUMENT,

@@ -78,7 +78,8 @@ static enum qkv_status train_variant_train(struct qkv_comparison *c, size_t vari
     struct qkv_train_options options;
     enum qkv_status status = qkv_variant_options(c, v, seed, &options);
     if (!status && !has_ended(c, folder, &options)) {
-        status = open_run(c, v, &options, folder, l, &trainer);
+        status = qkv_comparison_check_files(c);
+        if (!status) status = open_run(c, v, &options, folder, l, &trainer);
         if (!status) status = train_variant_tell(c, trainer, l);
         if (!status) status = train_variant_go(trainer, variant, seed, l);
     }

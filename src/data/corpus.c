@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "data/data.h"
+#include "text/text.h"
 
 #define PIECE ((size_t)1 << 20) /* of a text, encoded at a time */
 #define LOOK  ((size_t)1 << 16) /* bytes looked at before any work is done */
@@ -198,6 +199,14 @@ enum qkv_status qkv_text_tokens_of(struct qkv_context *ctx, const struct qkv_tok
     tokens->bytes = qkv_allocate(ctx, tokens->count + 1, sizeof *tokens->bytes);
     if (!tokens->bytes) return QKV_MEMORY;
     return tokens_spell(tokenizer, piece, tokens) ? QKV_OK : tokens_place(ctx, tokenizer, piece, tokens);
+}
+
+size_t qkv_text_token_bytes(const struct qkv_tokenizer *tokenizer, int32_t id) {
+    size_t size = 0;
+    const char *text = qkv_tokenizer_token(tokenizer, id, &size);
+    if (!text || (tokenizer->tokens[id].added && qkv_tokenizer_special(tokenizer, text) == id)) return 0;
+    const bool spaced = tokenizer->whole_words && tokenizer->tokens[id].form != QKV_TOKEN_WORD;
+    return size + spaced; /* decoding puts a space between words */
 }
 
 /* The template around the tokens, whose own tokens have no bytes. */

@@ -53,6 +53,8 @@ struct qkv_text_piece {
 /* The tokens of one text, without the template; the caller's also after a failure. */
 enum qkv_status qkv_text_tokens_of(struct qkv_context *ctx, const struct qkv_tokenizer *tokenizer,
                                    const struct qkv_text_piece *piece, struct qkv_text_tokens *tokens);
+/* The bytes of text that one token stands for by itself: 0 of a special token; else its size in a decoded text. */
+size_t qkv_text_token_bytes(const struct qkv_tokenizer *tokenizer, int32_t id);
 /* The next one, at stream->text, which qkv_text_take goes over: it ends where a cut changes no id, and its bytes
  * have been checked. size 0 at the end of the text. */
 enum qkv_status qkv_text_cut(struct qkv_text_stream *stream, struct qkv_text_piece *piece);

@@ -75,10 +75,10 @@ static bool blocks_fit(const struct qkv_buffer *made, size_t count, size_t sente
 
 static enum qkv_status blocks_open(struct qkv_document_reader *r, const struct qkv_buffer *made,
                                    struct qkv_document_block *blocks, size_t count) {
-    const char *ids = made->data + count * sizeof(struct block_card);
     if (!blocks_fit(made, count, sizeof r->bad.first_line))
         return qkv_fail(r->ctx, QKV_FORMAT, "the ids of %s from line %llu on are damaged", blocks->path,
                         (unsigned long long)blocks->line + 1);
+    const char *ids = made->data + count * sizeof(struct block_card);
     for (size_t i = 0; i < count; i++) {
         struct qkv_document_block *b = &blocks[i];
         struct block_card card;

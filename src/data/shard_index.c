@@ -2,6 +2,7 @@
  * a shard is complete. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "data/shards.h"
 
@@ -154,6 +155,12 @@ enum qkv_status qkv_shards_write(const struct qkv_shards_plan *p, const struct q
     qkv_json_free(&json);
     free(path);
     return status;
+}
+
+void qkv_shards_forget(const struct qkv_shards_plan *p) {
+    char *path = shards_name(p, ".json");
+    if (path) unlink(path);
+    free(path);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */

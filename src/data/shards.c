@@ -140,11 +140,10 @@ static enum qkv_status maker_send(struct shard_maker *m, int to) {
     const enum qkv_status status = qkv_rank_send_blocks(m->plan->ctx, to, m->blocks, m->block_count);
     share->count = m->block_count;
     for (size_t i = 0; i < share->count; i++) {
-        const struct qkv_buffer ids = share->blocks[i].ids;
         share->blocks[i] = m->blocks[i];
         share->blocks[i].text = NULL;
         share->blocks[i].capacity = 0;
-        share->blocks[i].ids = ids;
+        share->blocks[i].ids = (struct qkv_buffer){0};
     }
     return status;
 }
@@ -171,6 +170,8 @@ static enum qkv_status maker_collect(struct shard_maker *m, int asked, enum qkv_
             qkv_rank_take_blocks(&m->reader, r, share->blocks, share->count, !status, &failure);
         if (lost == QKV_RANK) return lost;
         if (!status) status = lost ? lost : failure ? failure : maker_put(m, share->blocks, share->count);
+        /* The memory does not grow with the number of ranks. */
+        for (size_t i = 0; i < share->count; i++) qkv_buffer_free(&share->blocks[i].ids);
     }
     if (!status && own) memcpy(ctx->message, message, sizeof message);
     return status ? status : own;
@@ -188,18 +189,26 @@ static enum qkv_status maker_encode(struct shard_maker *m, int asked) {
     return status;
 }
 
+/* Says how far the reader is, also to ranks that wait. */
+static enum qkv_status maker_tell(const struct shard_maker *m) {
+    const struct qkv_shards_plan *p = m->plan;
+    const double at = m->reader.open ? (double)m->reader.records.bytes.file_at : 0;
+    return qkv_train_progress(p->ctx, p->progress, p->user, "tokenizing", m->before + at, m->total);
+}
+
 /* Blocks for each rank. What was read before a failure is encoded first: its own failure comes before. */
 static enum qkv_status maker_once(struct shard_maker *m, bool *end) {
     const struct qkv_shards_plan *p = m->plan;
     char message[sizeof p->ctx->message];
-    const double at = m->reader.open ? (double)m->reader.records.bytes.file_at : 0;
     int asked = 0;
-    enum qkv_status status = qkv_train_progress(p->ctx, p->progress, p->user, "tokenizing", m->before + at, m->total);
+    enum qkv_status status = maker_tell(m);
     if (status) return status;
     enum qkv_status reading = maker_read(m, end);
     while (!reading && !*end && asked < m->helpers) {
         status = maker_send(m, ++asked);
         if (status) return status;
+        status = maker_tell(m);
+        if (status) return maker_collect(m, asked, status); /* each rank that was asked is heard */
         reading = maker_read(m, end);
     }
     memcpy(message, p->ctx->message, sizeof message);
@@ -352,8 +361,16 @@ static enum qkv_status shards_note(const struct qkv_shards_plan *p, const struct
     return status;
 }
 
-/* Makes the shards behind the first that cannot be opened. */
-static enum qkv_status shards_complete(const struct qkv_shards_plan *p, struct qkv_shards *s) {
+/* Whether shards are those that a run began with. */
+static bool shards_agree(const struct qkv_shards_plan *p, const struct qkv_shards *s) {
+    struct qkv_text_facts facts = *p->facts;
+    qkv_shards_sum(p, s, &facts);
+    return facts.hash == p->facts->hash && facts.tokens == p->facts->tokens;
+}
+
+/* Makes the shards behind the first that cannot be opened. `known`: a run began with them. If it gets other ones, the
+ * index is removed: nothing goes on with them. */
+static enum qkv_status shards_complete(const struct qkv_shards_plan *p, bool known, struct qkv_shards *s) {
     size_t opened;
     enum qkv_status status = shards_take(p, s, &opened);
     if (status == QKV_MEMORY || (!status && s->complete)) return status;
@@ -375,6 +392,7 @@ static enum qkv_status shards_complete(const struct qkv_shards_plan *p, struct q
         status = qkv_fail(p->ctx, QKV_FORMAT, "there is no document in %s; give a text",
                           qkv_text_files_name(p->files, name));
     }
+    if (!status && known && !shards_agree(p, s)) qkv_shards_forget(p);
     return status ? status : shards_take(p, s, &opened);
 }
 
@@ -409,7 +427,7 @@ static enum qkv_status shards_alone(const struct qkv_shards_plan *p, bool known,
         s->count = 0;
         s->complete = false;
         status = qkv_shards_read(p, known, s);
-        if (!status) status = shards_complete(p, s);
+        if (!status) status = shards_complete(p, known, s);
         unlink(path);
         close(lock);
     }

@@ -51,6 +51,8 @@ uint64_t qkv_shards_key(const struct qkv_shards_plan *plan);
  * and a complete index is used whatever the files are now. */
 enum qkv_status qkv_shards_read(const struct qkv_shards_plan *plan, bool known, struct qkv_shards *shards);
 enum qkv_status qkv_shards_write(const struct qkv_shards_plan *plan, const struct qkv_shards *shards);
+/* Removes the index. */
+void qkv_shards_forget(const struct qkv_shards_plan *plan);
 /* FOLDER/KEY-NNNNN.bin as a heap string; NULL with the sentence recorded. */
 char *qkv_shards_path(const struct qkv_shards_plan *plan, size_t i);
 /* FOLDER/KEY.lock: who makes these shards has locked it. */

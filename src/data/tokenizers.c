@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/text.h"
 #include "data/data.h"
+#include "data/documents.h"
+#include "data/sources.h"
+#include "text/text.h"
 
 /* Reads "chars" or "bpe:4096"; false where the choice is no kind, so that it must be a path. */
 static bool parse_kind(const char *choice, enum qkv_tokenizer_kind *kind, const char **size) {
@@ -168,9 +170,37 @@ enum qkv_status qkv_tokenizer_make(struct qkv_context *ctx, const struct qkv_tok
     return learn_files(ctx, &options, &c, out);
 }
 
+/* Documents that a tokenizer learns from. */
+struct learnt_documents {
+    struct qkv_context *ctx;
+    struct qkv_text_files *files;
+    const char *key;
+    qkv_progress *progress;
+    void *user;
+};
+
+static enum qkv_status tokenizers_learn_documents(void *user, struct qkv_learner *learner) {
+    const struct learnt_documents *l = user;
+    struct qkv_document_reader reader = {.ctx = l->ctx, .files = l->files, .key = l->key};
+    return qkv_documents_learn(&reader, learner, l->progress, l->user);
+}
+
+/* Lists plain texts, or with a key documents. */
+static enum qkv_status tokenizers_list(struct qkv_context *ctx, const char *const *names, const char *key,
+                                       struct qkv_text_files *files) {
+    if (!key) {
+        enum qkv_status status = qkv_text_files_list(ctx, names, files, NULL);
+        return status ? status : qkv_text_files_plain(ctx, files);
+    }
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < QKV_FILES_MAX && names[i] && !status; i++)
+        status = qkv_sources_list_once(ctx, names[i], files);
+    return status;
+}
+
 enum qkv_status qkv_tokenizer_learn(struct qkv_context *ctx, const char *choice, const char *const *files, size_t count,
-                                    const char *const *specials, size_t special_count, qkv_progress *progress,
-                                    void *user, struct qkv_tokenizer **out) {
+                                    const char *text_key, const char *const *specials, size_t special_count,
+                                    qkv_progress *progress, void *user, struct qkv_tokenizer **out) {
     QKV_CALL_OUT(ctx, out);
     QKV_NEED(ctx, ctx);
     QKV_NEED_ALL(ctx, count, files);
@@ -187,16 +217,20 @@ enum qkv_status qkv_tokenizer_learn(struct qkv_context *ctx, const char *choice,
         return qkv_fail(ctx, QKV_ARGUMENT, "a tokenizer learns from 1 to %d files or folders, not from %zu",
                         QKV_FILES_MAX, files ? count : 0);
     memcpy(names, files, count * sizeof *names);
+    const bool keyed = text_key && *text_key, documents = keyed || qkv_sources_mix(names);
+    struct learnt_documents learnt = {ctx, &list, keyed ? text_key : QKV_TEXT_KEY, progress, user};
     const struct qkv_tokenizer_choice c = {.what = "tokenizer",
                                            .choice = choice,
-                                           .files = &list,
+                                           .files = documents ? NULL : &list,
+                                           .learn = documents ? tokenizers_learn_documents : NULL,
+                                           .learn_user = &learnt,
                                            .once = true,
                                            .specials = specials,
                                            .special_count = special_count,
                                            .progress = progress,
                                            .user = user};
     enum qkv_status status = qkv_tokenizer_check_choice(ctx, "tokenizer", choice);
-    if (!status) status = qkv_text_files_list(ctx, names, &list, NULL);
+    if (!status) status = tokenizers_list(ctx, names, documents ? learnt.key : NULL, &list);
     if (!status) status = qkv_tokenizer_make(ctx, &c, out);
     qkv_text_files_free(&list);
     return status;

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/data.h"
+
 #ifdef QKV_ZLIB
 #include <zlib.h>
 #endif
@@ -281,21 +283,37 @@ enum qkv_status qkv_unpack_skip(struct qkv_unpack *u, uint64_t position) {
 
 /* ---- a whole file ------------------------------------------------------------------------------------------------ */
 
+#define CHECKED   ((size_t)4 << 20) /* texts that are smaller are not checked against the memory that is left */
+#define TOLD_EACH ((size_t)4 << 20) /* bytes between two signs of life */
+
+/* Room for the next bytes of a file whose size is not known. */
+static unsigned char *unpack_room(struct qkv_context *ctx, const char *path, unsigned char *held, size_t *capacity,
+                                  size_t size) {
+    const bool grows = size + PACKED > *capacity;
+    if (grows && *capacity >= CHECKED / 2 &&
+        qkv_memory_check(ctx, 2 * *capacity, path, "give a smaller file, or several"))
+        return NULL;
+    return qkv_list_room(ctx, held, capacity, size, PACKED, 1);
+}
+
 enum qkv_status qkv_unpack_all(struct qkv_context *ctx, const char *path, struct qkv_map *map) {
     struct qkv_unpack u;
     unsigned char *held = NULL;
-    size_t size = 0, capacity = 0, got = 1;
+    size_t size = 0, capacity = 0, got = 1, told = 0;
     *map = (struct qkv_map){0};
     if (!path[qkv_unpack_name(path)]) return qkv_read_file(ctx, path, map);
     enum qkv_status status = qkv_unpack_open(ctx, path, &u);
     if (status) return status;
     u.line = 1;
     while (!status && got) {
-        unsigned char *room = qkv_list_room(ctx, held, &capacity, size, PACKED, 1);
+        unsigned char *room = unpack_room(ctx, path, held, &capacity, size);
         if (room) held = room;
         status = room ? qkv_unpack_read(&u, held + size, PACKED, &got) : QKV_MEMORY;
         for (size_t i = 0; i < got && !status; i++) u.line += held[size + i] == '\n';
         if (!status) size += got;
+        if (status || size - told < TOLD_EACH) continue;
+        status = qkv_train_progress(ctx, NULL, NULL, "unpacking a file", 0, 1);
+        told = size;
     }
     qkv_unpack_close(&u);
     if (status)

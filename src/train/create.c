@@ -27,7 +27,7 @@ static const char *const run_files[] = {QKV_TRAIN_FILE,        QKV_CHECKPOINT_FI
                                         QKV_POOLING_FILE,      QKV_DENSE_LIST(QKV_DENSE_FILES_)};
 #define RUN_FILES    (sizeof run_files / sizeof *run_files)
 #define FOLDER(name) name,
-static const char *const run_folders[] = {QKV_POOLING_FOLDER, QKV_DENSE_LIST(FOLDER)};
+static const char *const run_folders[] = {QKV_SHARDS_FOLDER, QKV_POOLING_FOLDER, QKV_DENSE_LIST(FOLDER)};
 #undef FOLDER
 #define RUN_FOLDERS (sizeof run_folders / sizeof *run_folders)
 
@@ -132,7 +132,25 @@ static enum qkv_status make_absolute(struct qkv_context *ctx, const char **optio
     return QKV_OK;
 }
 
-enum qkv_status qkv_train_files(struct qkv_context *ctx, const struct qkv_train_options *options, bool *mixture) {
+/* "BYTES TIME PATH" of each file that is there. */
+static enum qkv_status files_describe(struct qkv_context *ctx, const struct qkv_text_files *files, char **list) {
+    struct qkv_buffer text = {0};
+    struct stat info;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < files->count && !status; i++)
+        if (stat(files->items[i].path, &info) == 0)
+            status = qkv_buffer_print(ctx, &text, "%lld %lld%09ld %s\n", (long long)info.st_size,
+                                      (long long)info.st_mtim.tv_sec, info.st_mtim.tv_nsec, files->items[i].path);
+    if (!status) status = qkv_buffer_append(ctx, &text, "", 1);
+    if (status)
+        qkv_buffer_free(&text);
+    else
+        *list = text.data;
+    return status;
+}
+
+enum qkv_status qkv_train_files(struct qkv_context *ctx, const struct qkv_train_options *options, bool *mixture,
+                                char **list) {
     QKV_CALL(ctx);
     QKV_NEED(ctx, ctx);
     QKV_NEED(ctx, options);
@@ -140,6 +158,7 @@ enum qkv_status qkv_train_files(struct qkv_context *ctx, const struct qkv_train_
     struct qkv_train_options own;
     struct qkv_text_files files = {0};
     *mixture = false;
+    if (list) *list = NULL;
     enum qkv_status status = qkv_train_take(ctx, &own, options);
     if (status) return status;
     const struct qkv_dataset *dataset = qkv_dataset_of(&own);
@@ -147,6 +166,8 @@ enum qkv_status qkv_train_files(struct qkv_context *ctx, const struct qkv_train_
     status = qkv_dataset_list(ctx, dataset, qkv_dataset_files(&own), &files, NULL);
     for (size_t i = 0; i < QKV_FILES_MAX && own.valid_files[i] && !status; i++)
         status = qkv_sources_list_once(ctx, own.valid_files[i], &files);
+    if (!status && dataset->reads == QKV_READS_TEXT && !dataset->weighs) status = qkv_text_files_plain(ctx, &files);
+    if (!status && list) status = files_describe(ctx, &files, list);
     qkv_text_files_free(&files);
     *mixture = !status && dataset->weighs;
     return status;
@@ -173,18 +194,20 @@ static enum qkv_status check_names(struct qkv_trainer *t, const char **names, st
     return status;
 }
 
-/* The folder of shards may be new. */
-static enum qkv_status check_shards(struct qkv_trainer *t) {
+/* The folder of shards may be new. Other ranks read its name in the record of the run. */
+static enum qkv_status check_shards(struct qkv_trainer *t, bool *made) {
     struct qkv_train_options *o = &t->options;
-    enum qkv_status status = o->shards && *o->shards ? qkv_make_folder(t->ctx, o->shards) : QKV_OK;
-    return !status && o->shards && *o->shards ? make_absolute(t->ctx, &o->shards) : status;
+    if (!o->shards || !*o->shards || qkv_context_rank(t->ctx)) return QKV_OK;
+    *made = !qkv_file_exists(o->shards);
+    enum qkv_status status = qkv_make_folder(t->ctx, o->shards);
+    return status ? status : make_absolute(t->ctx, &o->shards);
 }
 
-static enum qkv_status check_texts(struct qkv_trainer *t) {
+static enum qkv_status check_texts(struct qkv_trainer *t, bool *made_shards) {
     struct qkv_train_options *o = &t->options;
     enum qkv_status status = check_names(t, qkv_dataset_files(o), &t->facts.texts.data_files);
     if (!status && o->valid) status = check_names(t, o->valid_files, &t->facts.texts.valid_files);
-    if (!status) status = check_shards(t);
+    if (!status) status = check_shards(t, made_shards);
     return status;
 }
 
@@ -288,6 +311,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     struct qkv_trainer *t = NULL;
     struct qkv_spec *final = qkv_allocate(ctx, 1, sizeof *final);
     struct qkv_train_options settled;
+    bool made_shards = false;
     enum qkv_status status = qkv_train_take(ctx, &settled, options);
     if (!status) status = final ? qkv_trainer_begin(ctx, folder, progress, user, &t) : QKV_MEMORY;
     if (!status) status = qkv_train_check(ctx, &settled);
@@ -304,7 +328,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     if (!status) qkv_trainer_choose(t);
     if (!status) status = qkv_train_key(ctx, &t->options);
     if (!status) t->fresh = true;
-    if (!status) status = check_texts(t);
+    if (!status) status = check_texts(t, &made_shards);
     if (!status) status = make_absolute(t->ctx, &t->options.from);
     if (!status) status = qkv_teacher_check(t->ctx, t->options.teacher);
     if (!status) status = make_absolute(t->ctx, &t->options.teacher);
@@ -320,6 +344,7 @@ enum qkv_status qkv_trainer_create(struct qkv_context *ctx, const struct qkv_spe
     qkv_spec_free(final);
     free(final);
     if (status) {
+        if (made_shards) rmdir(t->options.shards); /* leaves a folder that is not empty */
         qkv_trainer_free(t);
         return status;
     }

@@ -12,34 +12,12 @@
 #include "model/spec.h"
 #include "text/text.h"
 #include "rank/evaluate_share.h"
-#include "train/evaluate_against.h"
+#include "train/evaluator.h"
 #include "train/train.h"
-
-struct evaluator {
-    struct qkv_context *ctx;
-    struct qkv_model *model;
-    const struct qkv_tokenizer *tokenizer;
-    struct qkv_window_sum sum;
-    struct qkv_model *other; /* NULL: the model is evaluated alone */
-    struct qkv_against against;
-    struct qkv_text_files files;
-    char name[QKV_FILES_NAME]; /* of the files, for messages */
-    const char *text_key;      /* of the options */
-    const char *key;           /* of the texts of JSON lines; NULL: the files are plain */
-    double before, total;      /* bytes of the files before; of all of them */
-    size_t held;               /* ids held, the last of which is not yet an input */
-    int32_t *ids;              /* B·T + 1 */
-    int32_t *targets;          /* (B,T) where not every token counts; else NULL */
-    int32_t *prefix;           /* (B) of models with a prefix; else NULL */
-    int32_t *documents, end;   /* (B,T) where they are apart, and the token that ends one; else NULL */
-    bool begun;
-    size_t spare;          /* bytes of documents without tokens: the next token stands for them too */
-    size_t bytes, unknown; /* of the text, that the predicted tokens stand for; how many of these are unknown */
-};
 
 /* A model that learnt with prefixes reads the first half of each window as one, of which no token counts but the one
  * behind it; the first token of a document that is apart does not count. */
-static const int32_t *evaluate_targets(struct evaluator *e, size_t n) {
+static const int32_t *evaluate_targets(struct qkv_evaluator *e, size_t n) {
     const size_t T = e->sum.T;
     if (!e->targets) return e->ids + 1;
     memcpy(e->targets, e->ids + 1, n * sizeof *e->targets);
@@ -54,7 +32,7 @@ static const int32_t *evaluate_targets(struct evaluator *e, size_t n) {
 }
 
 /* Runs over what is held, but for its last token. */
-static enum qkv_status evaluate_flush(struct evaluator *e) {
+enum qkv_status qkv_evaluator_flush(struct qkv_evaluator *e) {
     size_t n = e->held - 1;
     const int32_t *targets = evaluate_targets(e, n);
     enum qkv_status status = e->other ? qkv_against_add(&e->against, &e->sum, n, e->ids, targets)
@@ -64,8 +42,8 @@ static enum qkv_status evaluate_flush(struct evaluator *e) {
     return status;
 }
 
-static enum qkv_status evaluate_feed(struct evaluator *e, const struct qkv_text_tokens *tokens, double begin,
-                                     qkv_progress *progress, void *user) {
+enum qkv_status qkv_evaluator_feed(struct qkv_evaluator *e, const struct qkv_text_tokens *tokens, double begin,
+                                   qkv_progress *progress, void *user) {
     for (size_t i = 0; i < tokens->count; i++) {
         const bool begins = e->documents && e->held && e->ids[e->held - 1] == e->end;
         const bool counts = !e->prefix || (e->held + e->sum.T - 1) % e->sum.T + 1 >= e->sum.T / 2;
@@ -76,21 +54,21 @@ static enum qkv_status evaluate_feed(struct evaluator *e, const struct qkv_text_
         e->begun = true;
         e->ids[e->held++] = tokens->ids[i];
         if (e->held <= e->sum.B * e->sum.T) continue;
-        enum qkv_status status = evaluate_flush(e);
+        enum qkv_status status = qkv_evaluator_flush(e);
         if (!status) status = qkv_train_progress(e->ctx, progress, user, "evaluating", begin, e->total);
         if (status) return status;
     }
     return QKV_OK;
 }
 
-static enum qkv_status evaluate_stream(struct evaluator *e, struct qkv_text_stream *stream, qkv_progress *progress,
+static enum qkv_status evaluate_stream(struct qkv_evaluator *e, struct qkv_text_stream *stream, qkv_progress *progress,
                                        void *user) {
     while (stream->position < stream->file.size) {
         struct qkv_text_tokens tokens = {0};
         double begin = e->before + (double)stream->position;
         enum qkv_status status = qkv_train_progress(e->ctx, progress, user, "evaluating", begin, e->total);
         if (!status) status = qkv_text_next(stream, &tokens);
-        if (!status) status = evaluate_feed(e, &tokens, begin, progress, user);
+        if (!status) status = qkv_evaluator_feed(e, &tokens, begin, progress, user);
         qkv_text_tokens_free(&tokens);
         if (status) return status;
     }
@@ -100,21 +78,26 @@ static enum qkv_status evaluate_stream(struct evaluator *e, struct qkv_text_stre
 }
 
 /* Feeds tokens that stand for no byte of the text. */
-static enum qkv_status evaluate_around(struct evaluator *e, const int32_t *ids, size_t count, qkv_progress *progress,
-                                       void *user) {
+static enum qkv_status evaluate_around(struct qkv_evaluator *e, const int32_t *ids, size_t count,
+                                       qkv_progress *progress, void *user) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < count && !status; i++) {
         int32_t id = ids[i];
         const struct qkv_text_tokens one = {.ids = &id, .bytes = &(size_t){0}, .count = 1};
-        status = evaluate_feed(e, &one, e->before, progress, user);
+        status = qkv_evaluator_feed(e, &one, e->before, progress, user);
     }
     return status;
 }
 
-/* The tokens of a text; bytes that have none are those of the next token, as in a stream. */
-static enum qkv_status evaluate_encode(struct evaluator *e, const struct qkv_document_block *block,
-                                       const struct qkv_document_text *text, struct qkv_text_tokens *tokens) {
+/* The tokens of a text; bytes that have none are those of the next token, as in a stream. *left_out: the
+ * tokenizer refuses the text, and skip_bad leaves it out. */
+static enum qkv_status evaluate_encode(struct qkv_evaluator *e, const struct qkv_document_block *block,
+                                       const struct qkv_document_text *text, struct qkv_text_tokens *tokens,
+                                       bool *left_out) {
     const enum qkv_status status = qkv_text_tokens_of(e->ctx, e->tokenizer, &text->piece, tokens);
+    *left_out = status == QKV_FORMAT && e->skip_bad;
+    if (*left_out) qkv_forgive(e->ctx);
+    if (*left_out) return QKV_OK;
     if (status) {
         qkv_document_text_fail(e->ctx, block, text);
         return status;
@@ -125,24 +108,27 @@ static enum qkv_status evaluate_encode(struct evaluator *e, const struct qkv_doc
 }
 
 /* A document, or a part of one, with what training puts around it. */
-static enum qkv_status evaluate_document(struct evaluator *e, const struct qkv_document_block *block,
+static enum qkv_status evaluate_document(struct qkv_evaluator *e, const struct qkv_document_block *block,
                                          const struct qkv_document_text *text, qkv_progress *progress, void *user) {
     struct qkv_text_tokens tokens = {0};
     const int32_t *before = NULL, *after = NULL, end = qkv_text_end(e->tokenizer);
     size_t before_count = 0, after_count = 0;
+    bool left_out;
     if (!qkv_tokenizer_template(e->tokenizer, &before, &before_count, &after, &after_count))
         before_count = after_count = 0;
     const bool last = text->piece.last;
-    enum qkv_status status = text->piece.first ? evaluate_around(e, before, before_count, progress, user) : QKV_OK;
-    if (!status) status = evaluate_encode(e, block, text, &tokens);
-    if (!status) status = evaluate_feed(e, &tokens, e->before, progress, user);
-    if (!status && last) status = evaluate_around(e, after, after_count, progress, user);
-    if (!status && last && end >= 0) status = evaluate_around(e, &end, 1, progress, user);
+    enum qkv_status status = evaluate_encode(e, block, text, &tokens, &left_out);
+    if (!status && !left_out) {
+        if (text->piece.first) status = evaluate_around(e, before, before_count, progress, user);
+        if (!status) status = qkv_evaluator_feed(e, &tokens, e->before, progress, user);
+        if (!status && last) status = evaluate_around(e, after, after_count, progress, user);
+        if (!status && last && end >= 0) status = evaluate_around(e, &end, 1, progress, user);
+    }
     qkv_text_tokens_free(&tokens);
     return status;
 }
 
-static enum qkv_status evaluate_block(struct evaluator *e, struct qkv_document_reader *reader,
+static enum qkv_status evaluate_block(struct qkv_evaluator *e, struct qkv_document_reader *reader,
                                       const struct qkv_document_block *block, qkv_progress *progress, void *user) {
     struct qkv_document_text text = {0};
     enum qkv_status status = qkv_document_text_next(reader, block, &text);
@@ -155,10 +141,11 @@ static enum qkv_status evaluate_block(struct evaluator *e, struct qkv_document_r
 }
 
 /* Documents of files that are packed or have JSON lines, one after the other. */
-static enum qkv_status evaluate_documents(struct evaluator *e, qkv_progress *progress, void *user) {
+static enum qkv_status evaluate_documents(struct qkv_evaluator *e, qkv_progress *progress, void *user) {
     struct qkv_document_reader reader = {.ctx = e->ctx,
                                          .files = &e->files,
                                          .key = e->key,
+                                         .skip_bad = e->skip_bad,
                                          .tokenizer = e->tokenizer,
                                          .progress = progress,
                                          .user = user};
@@ -178,13 +165,15 @@ static enum qkv_status evaluate_documents(struct evaluator *e, qkv_progress *pro
 }
 
 /* The files one after the other, with the end token between two of them that training puts there. */
-static enum qkv_status evaluate_texts(struct evaluator *e, qkv_progress *progress, void *user) {
+static enum qkv_status evaluate_texts(struct qkv_evaluator *e, qkv_progress *progress, void *user) {
     const int32_t end = qkv_text_end(e->tokenizer);
     for (size_t i = 0; i < e->files.count; i++) {
         struct qkv_text_stream stream;
         enum qkv_status status = qkv_text_open(e->ctx, e->files.items[i].path, e->tokenizer, &stream);
         if (status) return status;
         status = evaluate_stream(e, &stream, progress, user);
+        e->files.items[i].bytes = stream.position;
+        e->files.items[i].hash = stream.hash;
         qkv_text_close(&stream);
         if (!status && end >= 0 && i + 1 < e->files.count) status = evaluate_around(e, &end, 1, progress, user);
         if (status) return status;
@@ -192,24 +181,24 @@ static enum qkv_status evaluate_texts(struct evaluator *e, qkv_progress *progres
     return QKV_OK;
 }
 
-static enum qkv_status evaluate_run(struct evaluator *e, qkv_progress *progress, void *user) {
+enum qkv_status qkv_evaluator_read(struct qkv_evaluator *e, qkv_progress *progress, void *user) {
     enum qkv_status status = e->key ? evaluate_documents(e, progress, user) : evaluate_texts(e, progress, user);
     if (status) return status;
     if (e->sum.share.count == 0 && e->held < 2)
         return qkv_fail(e->ctx, QKV_FORMAT,
                         "%s has %zu token%s, so there is none to predict from another; give a longer text", e->name,
                         e->held, e->held == 1 ? "" : "s");
-    return e->held > 1 ? evaluate_flush(e) : QKV_OK;
+    return e->held > 1 ? qkv_evaluator_flush(e) : QKV_OK;
 }
 
 /* Adds the files that a path stands for. */
-static enum qkv_status evaluate_add(struct evaluator *e, const char *path) {
+static enum qkv_status evaluate_add(struct qkv_evaluator *e, const char *path) {
     const char *const name[] = {path, NULL};
     return e->key ? qkv_sources_list_once(e->ctx, path, &e->files) : qkv_text_files_list(e->ctx, name, &e->files, NULL);
 }
 
 /* What the paths stand for, and how much it is. key: of the options. */
-static enum qkv_status evaluate_list(struct evaluator *e, const char *const *paths, size_t count, const char *key) {
+static enum qkv_status evaluate_list(struct qkv_evaluator *e, const char *const *paths, size_t count, const char *key) {
     enum qkv_status status = QKV_OK;
     bool mixes = key && *key;
     for (size_t i = 0; i < count; i++) mixes = mixes || qkv_sources_mix((const char *const[]){paths[i], NULL});
@@ -222,7 +211,7 @@ static enum qkv_status evaluate_list(struct evaluator *e, const char *const *pat
     return status;
 }
 
-static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_evaluate_options *options) {
+static enum qkv_status evaluate_prepare(struct qkv_evaluator *e, const struct qkv_evaluate_options *options) {
     struct qkv_context *ctx = e->ctx;
     const struct qkv_spec *spec = qkv_model_spec(e->model);
     size_t n, most = (size_t)spec->context;
@@ -265,7 +254,7 @@ static enum qkv_status evaluate_prepare(struct evaluator *e, const struct qkv_ev
 }
 
 /* A result of `tokens` predicted tokens with this loss. */
-static enum qkv_status evaluate_report(const struct evaluator *e, double nll, size_t tokens,
+static enum qkv_status evaluate_report(const struct qkv_evaluator *e, double nll, size_t tokens,
                                        struct qkv_evaluation *evaluation) {
     if (!tokens && e->documents)
         return qkv_fail(e->ctx, QKV_FORMAT, "no document of %s has two tokens; give another text", e->name);
@@ -288,13 +277,13 @@ static enum qkv_status evaluate_report(const struct evaluator *e, double nll, si
     return QKV_OK;
 }
 
-static enum qkv_status evaluate_report_alone(const struct evaluator *e, struct qkv_evaluation *evaluation) {
+enum qkv_status qkv_evaluator_report(const struct qkv_evaluator *e, struct qkv_evaluation *evaluation) {
     const struct qkv_evaluate_part all = qkv_evaluate_share_sum(&e->sum.share);
     return evaluate_report(e, all.nll, (size_t)all.tokens, evaluation);
 }
 
 /* The standard error is that of a mean over independent tokens. */
-static enum qkv_status evaluate_report_both(const struct evaluator *e, struct qkv_divergence *out) {
+static enum qkv_status evaluate_report_both(const struct qkv_evaluator *e, struct qkv_divergence *out) {
     const struct qkv_against_part all = qkv_against_sum(&e->sum.share);
     const double n = (double)all.tokens;
     enum qkv_status status = evaluate_report(e, all.nll[QKV_AGAINST_MODEL], (size_t)all.tokens, &out->model);
@@ -319,7 +308,7 @@ void qkv_evaluate_options_init(struct qkv_evaluate_options *options, size_t size
 }
 
 /* Sets up the passes; the caller calls evaluate_end, also after a failure. */
-static enum qkv_status evaluate_begin(struct evaluator *e, const struct qkv_evaluate_options *options) {
+enum qkv_status qkv_evaluator_begin(struct qkv_evaluator *e, const struct qkv_evaluate_options *options) {
     struct qkv_evaluate_options own = qkv_evaluate_defaults();
     e->ctx = qkv_model_context(e->model), e->tokenizer = qkv_model_tokenizer(e->model);
     e->sum.share.ctx = e->ctx;
@@ -330,17 +319,17 @@ static enum qkv_status evaluate_begin(struct evaluator *e, const struct qkv_eval
 }
 
 /* Runs over the text. The caller reports, and calls evaluate_end, also after a failure. */
-static enum qkv_status evaluate_all(struct evaluator *e, const char *const *paths, size_t count,
+static enum qkv_status evaluate_all(struct qkv_evaluator *e, const char *const *paths, size_t count,
                                     const struct qkv_evaluate_options *options, qkv_progress *progress, void *user) {
-    enum qkv_status status = evaluate_begin(e, options);
+    enum qkv_status status = qkv_evaluator_begin(e, options);
     if (!status) status = evaluate_list(e, paths, count, e->text_key);
     status = qkv_rank_check_evaluation(e->model, &e->files, status);
     if (!status && e->other) status = qkv_rank_check_evaluation(e->other, &e->files, status);
-    if (!status) status = evaluate_run(e, progress, user);
+    if (!status) status = qkv_evaluator_read(e, progress, user);
     return qkv_evaluate_share_gather(&e->sum.share, status);
 }
 
-static void evaluate_end(struct evaluator *e) {
+void qkv_evaluator_end(struct qkv_evaluator *e) {
     qkv_pass_free(e->sum.pass);
     qkv_against_free(&e->against);
     qkv_evaluate_share_free(&e->sum.share);
@@ -358,13 +347,13 @@ enum qkv_status qkv_evaluate_text(struct qkv_model *model, const char *const *pa
     QKV_NEED(qkv_call, model);
     QKV_NEED(qkv_call, evaluation);
     QKV_NEED_ALL(qkv_call, count, paths);
-    struct evaluator e = {.model = model};
+    struct qkv_evaluator e = {.model = model};
     double started = qkv_clock();
     *evaluation = (struct qkv_evaluation){0};
     enum qkv_status status = evaluate_all(&e, paths, count, options, progress, user);
-    if (!status) status = evaluate_report_alone(&e, evaluation);
+    if (!status) status = qkv_evaluator_report(&e, evaluation);
     evaluation->seconds = qkv_clock() - started;
-    evaluate_end(&e);
+    qkv_evaluator_end(&e);
     return status;
 }
 
@@ -376,95 +365,12 @@ enum qkv_status qkv_evaluate_against(struct qkv_model *model, struct qkv_model *
     QKV_NEED(qkv_call, other);
     QKV_NEED(qkv_call, divergence);
     QKV_NEED_ALL(qkv_call, count, paths);
-    struct evaluator e = {.model = model, .other = other};
+    struct qkv_evaluator e = {.model = model, .other = other};
     double started = qkv_clock();
     *divergence = (struct qkv_divergence){0};
     enum qkv_status status = evaluate_all(&e, paths, count, options, progress, user);
     if (!status) status = evaluate_report_both(&e, divergence);
     divergence->model.seconds = divergence->other.seconds = qkv_clock() - started;
-    evaluate_end(&e);
-    return status;
-}
-
-/* ---- the validation part of a run -------------------------------------------------------------------------------- */
-
-struct evaluated_run {
-    struct qkv_train_options options;
-    struct qkv_run_facts facts;
-    struct qkv_data data;
-};
-
-/* Opens the texts of a run as tokens. */
-static enum qkv_status run_open(struct evaluator *e, const char *folder, struct evaluated_run *r) {
-    struct qkv_data *d = &r->data;
-    enum qkv_status status = qkv_train_json_read(e->ctx, folder, &r->options, &r->facts);
-    if (status) return status;
-    *d = (struct qkv_data){.ctx = e->ctx,
-                           .dataset = qkv_dataset_of(&r->options),
-                           .options = &r->options,
-                           .facts = &r->facts.texts,
-                           .model = e->model,
-                           .T = (size_t)qkv_model_spec(e->model)->context};
-    if (d->dataset->reads != QKV_READS_TEXT || !qkv_train_validates(&r->options))
-        return qkv_fail(e->ctx, QKV_ARGUMENT, "the run %s has no part of a text to validate on; name a text instead",
-                        folder);
-    if (r->facts.texts.data.vocab > (uint64_t)qkv_model_spec(e->model)->vocab)
-        return qkv_fail(e->ctx, QKV_ARGUMENT,
-                        "the tokens of the run %s are of a vocabulary of %llu, but the model's "
-                        "is %d; name a text instead",
-                        folder, (unsigned long long)r->facts.texts.data.vocab, qkv_model_spec(e->model)->vocab);
-    status = qkv_data_begin(d, folder);
-    return status ? status : d->dataset->open(d);
-}
-
-static enum qkv_status run_feed(struct evaluator *e, const struct qkv_tokens *tokens, qkv_progress *progress,
-                                void *user) {
-    enum { PIECE = 1024 };
-    int32_t ids[PIECE];
-    size_t none[PIECE] = {0};
-    enum qkv_status status = QKV_OK;
-    e->total = (double)tokens->count;
-    for (size_t at = 0, n; at < tokens->count && !status; at += n) {
-        n = qkv_min(tokens->count - at, PIECE);
-        const struct qkv_text_tokens piece = {.ids = ids, .bytes = none, .count = n};
-        status = qkv_tokens_read(tokens, at, n, ids);
-        if (!status) status = evaluate_feed(e, &piece, (double)at, progress, user);
-    }
-    if (status) return status;
-    return e->held > 1 ? evaluate_flush(e) : QKV_OK;
-}
-
-static void run_close(struct evaluated_run *r) {
-    qkv_data_free(&r->data);
-    qkv_train_release(&r->options);
-    qkv_data_facts_free(&r->facts.texts);
-    qkv_seams_free(&r->facts.seams);
-}
-
-enum qkv_status qkv_evaluate_run(struct qkv_model *model, const char *folder,
-                                 const struct qkv_evaluate_options *options, qkv_progress *progress, void *user,
-                                 struct qkv_evaluation *evaluation) {
-    QKV_CALL(qkv_model_context(model));
-    QKV_NEED(qkv_call, model);
-    QKV_NEED(qkv_call, folder);
-    QKV_NEED(qkv_call, evaluation);
-    struct evaluator e = {.model = model};
-    struct evaluated_run *r = qkv_allocate(qkv_model_context(model), 1, sizeof *r);
-    const double started = qkv_clock();
-    *evaluation = (struct qkv_evaluation){0};
-    if (!r) return QKV_MEMORY;
-    e.sum.share.alone = true;
-    snprintf(e.name, sizeof e.name, "the validation part of %.480s", folder);
-    enum qkv_status status = evaluate_begin(&e, options);
-    const struct qkv_communicator ranks = e.ctx->ranks; /* no other rank follows */
-    e.ctx->ranks = qkv_communicator_defaults();
-    if (!status) status = run_open(&e, folder, r);
-    if (!status) status = run_feed(&e, &r->data.windows.valid, progress, user);
-    if (!status) status = evaluate_report_alone(&e, evaluation);
-    e.ctx->ranks = ranks;
-    evaluation->seconds = qkv_clock() - started;
-    run_close(r);
-    free(r);
-    evaluate_end(&e);
+    qkv_evaluator_end(&e);
     return status;
 }

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <sys/stat.h>
+
 #include "kernel/kernel.h"
 #include "model/model.h"
 #include "model/spec.h"
@@ -152,19 +154,21 @@ static enum qkv_status check_hash(struct qkv_context *ctx, const char *path, uin
     return status;
 }
 
-/* The name, and with `bytes` the size and the hash of all bytes: far less work than to tokenise them. Rank 0 alone
+/* The name and the size, and with `bytes` the hash of all bytes: far less work than to tokenise them. Rank 0 alone
  * reads the files of a mixture, which may be many. */
 static enum qkv_status check_files(struct qkv_context *ctx, const struct qkv_text_files *files, bool bytes,
                                    struct qkv_buffer *text) {
     enum qkv_status status = QKV_OK;
     for (size_t i = 0; i < files->count && !status; i++) {
         const char *path = files->items[i].path, *slash = strrchr(path, '/');
+        char sum[24] = "";
         uint64_t hash = 0;
         size_t size = 0;
+        struct stat info;
+        if (!bytes && stat(path, &info) == 0) size = (size_t)info.st_size;
         if (bytes) status = check_hash(ctx, path, &hash, &size);
-        if (!status)
-            status = qkv_buffer_print(ctx, text, "%s of %zu bytes (%016llx)\n", slash ? slash + 1 : path, size,
-                                      (unsigned long long)hash);
+        if (bytes) snprintf(sum, sizeof sum, " (%016llx)", (unsigned long long)hash);
+        if (!status) status = qkv_buffer_print(ctx, text, "%s of %zu bytes%s\n", slash ? slash + 1 : path, size, sum);
     }
     return status;
 }

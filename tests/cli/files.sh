@@ -63,6 +63,43 @@ try 0 "$QKV" compare $half --valid texts/a.txt --valid texts/b.txt --spec spec.j
 cat texts/a.txt texts/b.txt >bare.txt # chars have no end token
 cmp -s cmp2/train.txt bare.txt && cmp -s cmp2/valid.txt bare.txt || fail "$last: other texts"
 
+# A folder of plain texts is compared; one with JSON lines or packed files is refused, as by train.
+short="--spec spec.json --axis kv=mha,mqa --steps 2 --batch 2 --warmup 1 --threads 1 --cache 8 --quiet"
+try 0 "$QKV" compare --data texts --tokenizer bpe:300 $short --out cmp4
+cat cmp4/train.txt cmp4/valid.txt | cmp -s - joined.txt || fail "compare of a folder: other texts"
+mkdir rows packed
+sed 's/.*/{"text": "&"}/' texts/a.txt >rows/a.jsonl
+gzip -c texts/a.txt >packed/a.txt.gz
+for data in '--data rows' '--data packed' '--data texts/a.txt --valid packed' '--data texts/a.txt --valid rows'; do
+    refuse 1 'is in a folder of plain texts, but its name says that it has JSON lines or is packed' \
+        "$QKV" compare $data $short --out cmp5
+    [ ! -e cmp5 ] || fail "compare $data left a folder"
+done
+
+# Files that variants read themselves must not change before the last of them has begun.
+changing() { # NAME FILE DATA...: three steps with the files as they are, then more with FILE changed
+    local name=$1 file=$2
+    shift 2
+    try 0 "$QKV" compare "$@" --tokenizer bpe:300 $short --out $name
+    cp -p "$file" before
+    try 0 "$QKV" compare "$@" --tokenizer bpe:300 ${short/--steps 2/--steps 3} --out $name
+    for change in 's/king/kong/' '$s/$/ more/'; do
+        sed -i "$change" "$file"
+        refuse 1 "$file is new, missing, or has another size or time of change than when .* in $name began" \
+            "$QKV" compare "$@" --tokenizer bpe:300 ${short/--steps 2/--steps 4} --out $name
+        cp -p before "$file"
+    done
+    try 0 "$QKV" compare "$@" --tokenizer bpe:300 ${short/--steps 2/--steps 4} --out $name
+}
+changing cmp6 texts/a.txt --data texts/a.txt --valid texts/b.txt
+changing cmp7 texts/b.txt --data texts/a.txt --valid texts/b.txt
+changing cmp8 rows/a.jsonl --data rows/a.jsonl
+cp rows/a.jsonl rows/b.jsonl
+changing cmp9 rows/b.jsonl --data 'rows/*.jsonl'
+cp rows/a.jsonl rows/c.jsonl
+refuse 1 'rows/c.jsonl is new, missing, or has another size' \
+    "$QKV" compare --data 'rows/*.jsonl' --tokenizer bpe:300 ${short/--steps 2/--steps 5} --out cmp9
+
 # Pairs from two files.
 printf 'one\teins\ntwo\tzwei\n%.0s' 1 2 3 4 5 6 >first.tsv
 printf 'three\tdrei\n%.0s' 1 2 3 4 5 6 >second.tsv

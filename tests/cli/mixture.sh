@@ -179,6 +179,37 @@ has err 'docs.jsonl is in a folder of plain texts, but its name says that it has
 try 1 "$QKV" train --spec spec.json --data lines --steps 1 --out lined
 has err 'docs.jsonl is in a folder of plain texts, but its name says'
 
+# ---- tokenizers learn from documents, not from the lines that hold them ----
+"$QKV" tokenize whole --pieces 'the cat' >/dev/null || fail "tokenize"
+learn() { try 0 "$QKV" tokenize --train "$1" --tokenizer "$2" -q --force -o learnt.json "${@:3}"; }
+printf 'the cat sat on the mat\na dog\nand so on, and on\nthe end\n' >all.txt
+for names in docs.jsonl docs.jsonl.gz 'd*s.jsonl'; do
+    learn "$names" chars
+    try 0 "$QKV" tokenize learnt.json --pieces 'a{"'
+    same "$(grep -c '<unk>' out)" 2 "characters of JSON that a tokenizer of $names has not learnt"
+done
+learn bodies.jsonl chars --text-key body
+try 0 "$QKV" tokenize learnt.json --pieces 'oid{'
+same "$(grep -c '<unk>' out)" 2 "characters outside of the key body"
+learn corpus/1.jsonl bpe:300 --special '<|endoftext|>'
+try 0 "$QKV" train --spec spec.json --tokenizer bpe:300 --data corpus/1.jsonl --steps 1 --warmup 0 --batch 2 --quiet \
+    --out learns
+cmp -s learns/tokenizer.json learnt.json || fail "the tokenizer of tokenize --train is not that of train"
+refuse 1 'bodies.jsonl:1: the object has no key text' "$QKV" tokenize --train bodies.jsonl -q -o none.json
+refuse 2 'docs.jsonl is in a folder of plain texts, but its name says' "$QKV" tokenize --train lines -q -o none.json
+refuse 2 'text-key has no effect: no tokenizer is made' "$QKV" tokenize whole --text-key body text
+
+# ---- a run that fails leaves no folder of shards behind ----
+for where in '' '--shards failed-shards'; do
+    # shellcheck disable=SC2086
+    try 1 "$QKV" train --spec spec.json --tokenizer bpe:300 --data short.txt:1 --context 4096 --steps 1 --out failed \
+        $where
+    for left in failed failed-shards; do
+        if [ -d $left ] && [ -z "$(find $left -type f)" ]; then fail "$left is left behind, and empty"; fi
+    done
+    rm -rf failed failed-shards
+done
+
 # ---- ranks ----
 if [ -e "$BINARY/qkv-mpi.so" ] && command -v mpirun >/dev/null; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
@@ -205,10 +236,28 @@ if [ -e "$BINARY/qkv-mpi.so" ] && command -v mpirun >/dev/null; then
                 --batch 2 --quiet --out bad
             grep '^qkv: ' err | head -1 >bad-$n.message
         done
+        grep -q 'lacks.jsonl:2: the object has no key text' bad-1.message || fail "one rank says $(cat bad-1.message)"
         same "$(wc -l <skipped-1.notes)" 2 "notes about what is left out"
         cmp -s skipped-1.notes skipped-2.notes || fail "two ranks say $(cat skipped-2.notes)"
         same "$(shards skipped-2)" "$(shards skipped-1)" "shards of two ranks and of one, lines left out"
         cmp -s bad-1.message bad-2.message || fail "two ranks say $(cat bad-2.message), one says $(cat bad-1.message)"
+
+        # Ranks in two folders: a relative folder of shards is that of rank 0; files have the same names and sizes.
+        mkdir elsewhere
+        cp spec.json text.txt elsewhere
+        apart() { # apart CODE: trains
+            local line="train --spec spec.json --tokenizer bpe:300 --data text.txt:1 --steps 1 --warmup 0 --batch 2"
+            line="$line --shards relative --threads 1 --quiet --out $folder/two-folders"
+            try "$1" mpirun -n 1 "$QKV" $line : -n 1 -wdir "$folder/elsewhere" "$QKV" $line
+        }
+        echo more >>elsewhere/text.txt
+        apart 1
+        has err 'rank 1: the data differ: text.txt of [0-9]+ bytes here and text.txt of [0-9]+ bytes on rank 0'
+        [ ! -e relative ] || fail "a run that is refused leaves a folder of shards"
+        cp text.txt elsewhere
+        apart 0
+        [ -e relative ] || fail "rank 0 has not made the folder of shards"
+        [ ! -e elsewhere/relative ] || fail "rank 1 has made a folder of shards of its own"
     fi
 fi
 finish
