@@ -42,10 +42,8 @@ static bool take_token(struct cli_api_choice *c, size_t top, const struct qkv_en
     const size_t count = event->top_count < top ? event->top_count : top;
     if (c->count == c->token_room && !take_room(c, top)) return false;
     if (count) memcpy(c->tops + c->count * top, event->top, count * sizeof *c->tops);
-    c->tokens[c->count++] = (struct cli_api_token){.score = event->token,
-                                                   .size = event->token_size,
-                                                   .top_count = count,
-                                                   .prompt = event->prompt};
+    c->tokens[c->count++] = (struct cli_api_token){
+        .score = event->token, .size = event->token_size, .top_count = count, .prompt = event->prompt};
     return true;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli_serve_http.h"
 #include "cli_serve_routes.h"
 
 /* ---- the server -------------------------------------------------------------------------------------------------- */

@@ -25,8 +25,7 @@ struct languages_walk {
 static bool walk_next(struct languages_walk *w, struct qkv_language *out) {
     for (; w->part <= w->target; w->part++, w->at = 0) {
         const bool before = w->target && !w->part;
-        const struct qkv_tokenizer *t =
-            w->part ? qkv_model_tokenizer(w->model) : qkv_model_source_tokenizer(w->model);
+        const struct qkv_tokenizer *t = w->part ? qkv_model_tokenizer(w->model) : qkv_model_source_tokenizer(w->model);
         while (qkv_language_next(t, &w->at, out))
             if (out->targets_only == before) return true;
     }
@@ -111,9 +110,11 @@ static enum qkv_status language_refuse(struct qkv_model *m, bool target, const c
     struct qkv_buffer list = {0};
     if (!qkv_model_language(m, target, 0, code))
         return qkv_fail(m->ctx, QKV_ARGUMENT,
-                        "the %s language is \"%.*s\", but the model does not say what it translates; leave it out, say "
-                        QKV_LANGUAGE_AUTO ", or name it as %s_lang in the " QKV_ROLES_FILE " of the model's folder",
-                        what, shown(name), name, what);
+                        "the %s language is \"%.*s\", but the model does not say what it translates; leave it "
+                        "out%s" QKV_LANGUAGE_AUTO "%s%s%s",
+                        what, shown(name), name, m->origin.gguf ? ", or say " : ", say ",
+                        m->origin.gguf ? "" : ", or name it as ", m->origin.gguf ? "" : what,
+                        m->origin.gguf ? "" : "_lang in the folder's " QKV_ROLES_FILE);
     enum qkv_status status = languages_list(m, target, name, found > 0, &list);
     if (!status)
         status = qkv_fail(m->ctx, QKV_ARGUMENT,

@@ -273,10 +273,8 @@ static bool prompt_is_led(const struct qkv_prompt *p, size_t count) {
 /* The text that was made after these, as the constraint reads it. */
 static struct qkv_constrained_text prompt_text(const struct qkv_prompt *p, const int32_t *ids, size_t count) {
     const size_t from = p->begun + (p->lead >= 0 && ids[p->begun] == p->lead);
-    return (struct qkv_constrained_text){.tokenizer = p->tokenizer,
-                                         .ids = ids + from,
-                                         .count = count - from,
-                                         .unspaced = p->trimmed};
+    return (struct qkv_constrained_text){
+        .tokenizer = p->tokenizer, .ids = ids + from, .count = count - from, .unspaced = p->trimmed};
 }
 
 enum qkv_status qkv_prompt_is_whole(struct qkv_context *ctx, const struct qkv_prompt *p, const int32_t *ids,

@@ -26,8 +26,8 @@ struct translation {
     enum qkv_status status; /* an error while results were taken */
 };
 
-static bool translate_give(struct translation *t, size_t line, size_t rank, const char *text, size_t size,
-                           double score, bool blank) {
+static bool translate_give(struct translation *t, size_t line, size_t rank, const char *text, size_t size, double score,
+                           bool blank) {
     if (t->blank) *t->blank = blank;
     if (t->take(t->user, line, rank, text, size, score)) return true;
     t->status = qkv_fail(t->ctx, QKV_STOPPED, "translating was stopped by the caller");

@@ -155,7 +155,7 @@ struct qkv_tokenizer {
     struct qkv_chat_sources chats; /* the templates of the model's chats, which only files read */
     /* the languages of sources and of targets, as the folder names them; NULL: it does not */
     char *languages[2];
-    bool short_keys[2]; /* src_lang and tgt_lang named them; else source_lang and target_lang */
+    bool short_keys[2];                    /* src_lang and tgt_lang named them; else source_lang and target_lang */
     _Atomic(struct qkv_token_trie *) trie; /* token_trie.h; NULL: nothing has asked for it */
 };
 
@@ -171,8 +171,8 @@ enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tok
 enum qkv_status qkv_tokenizer_write_roles(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
                                           const char *file);
 /* Writes the class of transformers that opens any tokenizer.json, and roles by the usual names of tokens. It is for
- * folders where write_roles writes no special tokens: without it transformers would take the family's class, which may need
- * tokens that are missing. */
+ * folders where write_roles writes no special tokens: without it transformers would take the family's class, which may
+ * need tokens that are missing. */
 enum qkv_status qkv_tokenizer_write_class(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
                                           const char *file);
 /* Whether write_roles has something to write. */
