@@ -84,10 +84,10 @@ static const char *adapter_path(const char *stored, size_t adapter) {
 
 static struct qkv_tokenizer *make_tokenizer(struct qkv_context *ctx, bool letters) {
     static const char text[] = "abcdefghijklmnopqrstuvwxyz ,.\n";
-    static const char *const names[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END, QKV_TOKEN_MASK};
+    static const char *const names[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END, QKV_TOKEN_MASK, "__de__", "__fr__"};
     struct qkv_tokenizer_options options = {.size = sizeof options, .kind = QKV_TOKENIZER_BYTES};
     struct qkv_tokenizer *tokenizer;
-    if (letters) options.kind = QKV_TOKENIZER_CHARS, options.specials = names, options.special_count = 3;
+    if (letters) options.kind = QKV_TOKENIZER_CHARS, options.specials = names, options.special_count = TEST_COUNT(names);
     assert_ok(ctx,
               qkv_tokenizer_train(ctx, &options, letters ? text : NULL, letters ? sizeof text - 1 : 0, &tokenizer));
     return tokenizer;
@@ -227,6 +227,7 @@ static void submit(struct qkv_engine *e, const struct crowd *c, const struct cro
     if (a->form) options.constraint = c->forms[a->form - 1];
     r.kind = a->kind;
     r.prompt = a->text, r.prompt_size = strlen(a->text);
+    r.target_language = a->target;
     if (!a->kind) r.options = &options;
     r.embed = &a->embed, r.line = &a->line;
     if (a->pair) r.second = a->second, r.second_size = strlen(a->second);
