@@ -87,7 +87,8 @@ static struct qkv_tokenizer *make_tokenizer(struct qkv_context *ctx, bool letter
     static const char *const names[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END, QKV_TOKEN_MASK, "__de__", "__fr__"};
     struct qkv_tokenizer_options options = {.size = sizeof options, .kind = QKV_TOKENIZER_BYTES};
     struct qkv_tokenizer *tokenizer;
-    if (letters) options.kind = QKV_TOKENIZER_CHARS, options.specials = names, options.special_count = TEST_COUNT(names);
+    if (letters)
+        options.kind = QKV_TOKENIZER_CHARS, options.specials = names, options.special_count = TEST_COUNT(names);
     assert_ok(ctx,
               qkv_tokenizer_train(ctx, &options, letters ? text : NULL, letters ? sizeof text - 1 : 0, &tokenizer));
     return tokenizer;
