@@ -325,7 +325,8 @@ same "$(cat out)" "$("$QKV" translate named -q "the queen")" "a translation with
 refuse 1 'the target language is "fr", but the model has de' "$QKV" translate named a --target fr
 try 0 "$QKV" translate named a --target de --force-first 3
 refuse 1 'both choose the first token' "$QKV" translate languages a --target de --force-first 3
-refuse 1 'the rules suppress it' "$QKV" translate languages a --target de --suppress 4
+german=$(sed -nE 's/.*"id": ([0-9]+), "content": "__de__".*/\1/p' languages/tokenizer.json)
+refuse 1 'the rules suppress it' "$QKV" translate languages a --target de --suppress "$german"
 try 0 "$QKV" translate languages a --target de --max-tokens 1 --beam 2 --scores
 same "$(cat out)" "$(printf '0.0000\t')" "a result that is the language alone"
 
