@@ -48,7 +48,7 @@ static enum qkv_status search_check(struct qkv_engine *e, const struct qkv_engin
         return qkv_fail(e->ctx, QKV_ARGUMENT, "a search has no constraint; leave one of them out");
     if (o->tokens || o->long_count || o->blank)
         return qkv_fail(e->ctx, QKV_ARGUMENT,
-                        "a search of an engine counts nothing; leave tokens, long_count and blank NULL");
+                        "a search of an engine counts nothing; leave tokens and long_count NULL, and blank");
     if (width > e->row_count)
         return qkv_fail(e->ctx, QKV_ARGUMENT,
                         "a search of %zu hypotheses needs as many rows, but the engine has %zu; make it with more",
