@@ -42,7 +42,8 @@ static bool take_token(struct cli_api_choice *c, size_t top, const struct qkv_en
     const size_t count = event->top_count < top ? event->top_count : top;
     if (c->count == c->token_room && !take_room(c, top)) return false;
     if (count) memcpy(c->tops + c->count * top, event->top, count * sizeof *c->tops);
-    c->tokens[c->count++] = (struct cli_api_token){.score = event->token, .top_count = count, .prompt = event->prompt};
+    c->tokens[c->count++] = (struct cli_api_token){
+        .score = event->token, .size = event->token_size, .top_count = count, .prompt = event->prompt};
     return true;
 }
 
@@ -163,7 +164,7 @@ static void put_top(const struct cli_api *api, const struct cli_api_choice *c, s
 
 static void put_tokens(const struct cli_api *api, const struct cli_api_choice *c, size_t top, size_t first,
                        struct qkv_json *out) {
-    size_t size, at = 0;
+    size_t at = 0;
     qkv_json_begin(out, '{');
     qkv_json_key(out, "tokens");
     qkv_json_begin(out, '[');
@@ -183,10 +184,8 @@ static void put_tokens(const struct cli_api *api, const struct cli_api_choice *c
     qkv_json_end(out, ']');
     qkv_json_key(out, "text_offset");
     qkv_json_begin(out, '[');
-    for (size_t i = 0; i < c->count; i++, at += size) {
+    for (size_t i = 0; i < c->count; at += c->tokens[i++].size)
         if (i >= first) qkv_json_count(out, at);
-        token_text(api, c->tokens[i].score.id, &size);
-    }
     qkv_json_end(out, ']');
     qkv_json_end(out, '}');
 }

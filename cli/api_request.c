@@ -236,15 +236,10 @@ static bool prompts_encode(const struct cli_api *api, struct cli_api_request *r,
 
 /* ---- languages --------------------------------------------------------------------------------------------------- */
 
-/* Whether the model's languages are known: it translates between several, or its folder names its pair. */
-static bool languages_known(const struct qkv_model *model) {
-    char code[QKV_LANGUAGE_TEXT];
-    return qkv_model_language(model, false, 0, code) || qkv_model_language(model, true, 0, code);
-}
-
 bool cli_api_read_languages(const struct cli_api *api, struct cli_api_request *r, struct cli_api_error *error) {
     static const char *const names[] = {"source", "target"};
     const bool translates = qkv_spec_topology(qkv_model_spec(api->model)) == QKV_ENCODER_DECODER;
+    char known[QKV_LANGUAGE_TEXT];
     for (size_t i = 0; i < CLI_COUNT_OF(names); i++) {
         const json_t *value = json_object_get(r->body, names[i]);
         const char *code = json_string_value(value);
@@ -252,7 +247,7 @@ bool cli_api_read_languages(const struct cli_api *api, struct cli_api_request *r
         if (!code || strlen(code) != json_string_length(value))
             return cli_api_refuse(error, names[i], "%s must be the code of a language, or \"" QKV_LANGUAGE_AUTO "\"",
                                   names[i]);
-        if (api->ignores && !(translates && languages_known(api->model))) continue;
+        if (api->ignores && !(translates && qkv_model_language(api->model, i, 0, known))) continue;
         if (!translates)
             return cli_api_refuse(error, names[i], "%s does not translate, so it has no %s", api->name, names[i]);
         if (qkv_model_check_languages(api->model, i ? NULL : code, i ? code : NULL))

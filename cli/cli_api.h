@@ -57,6 +57,7 @@ struct cli_api_choice {
     size_t size, room;
     struct cli_api_token {
         struct qkv_token_score score;
+        size_t size; /* its bytes in the text */
         size_t top_count;
         bool prompt;
     } * tokens;

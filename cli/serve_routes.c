@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli_serve_http.h"
 #include "cli_serve_routes.h"
 
 /* ---- the server -------------------------------------------------------------------------------------------------- */
@@ -151,26 +152,41 @@ static bool translate(struct cli_call *c, struct cli_api_error *error) {
     return texts(c, cli_api_read_translation, error);
 }
 
-/* The languages that the first model translates from, each with those that it translates to, as LibreTranslate lists
- * them. A model that knows its targets alone takes any source. */
+/* The targets of a model, as the text of a JSON list: freed by the caller; NULL: no memory. */
+static char *language_targets(const struct qkv_model *m) {
+    json_t *list = json_array();
+    char target[QKV_LANGUAGE_TEXT];
+    for (size_t k = 0; list && qkv_model_language(m, true, k, target); k++)
+        json_array_append_new(list, json_string(target));
+    char *text = list ? json_dumps(list, 0) : NULL;
+    json_decref(list);
+    return text;
+}
+
+/* The languages that a model translates from, each with those that it translates to, as LibreTranslate lists them: of
+ * the first model, or of the one that the query names. A model that knows its targets alone takes any source. */
 static bool languages(struct cli_call *c, struct cli_api_error *error) {
-    const struct cli_served *m = c->server->models;
+    const char *name = cli_http.lookup_connection_value(c->connection, MHD_GET_ARGUMENT_KIND, "model");
+    json_t *body = name ? json_pack("{s:s}", "model", name) : json_object();
+    const char *adapter;
+    const struct cli_served *m = body ? cli_serve_model(c->server, body, &adapter, error) : NULL;
+    char *targets = m ? language_targets(m->model) : NULL;
+    char source[QKV_LANGUAGE_TEXT] = QKV_LANGUAGE_AUTO;
+    json_decref(body);
+    if (!body || (m && !targets)) cli_api_refuse(error, "", "out of memory");
+    if (!targets) return false;
     struct qkv_json out = cli_serve_json();
-    char source[QKV_LANGUAGE_TEXT] = QKV_LANGUAGE_AUTO, target[QKV_LANGUAGE_TEXT];
-    const bool any = !qkv_model_language(m->model, false, 0, source) && qkv_model_language(m->model, true, 0, target);
-    (void)error;
+    const bool any = !qkv_model_language(m->model, false, 0, source) && strcmp(targets, "[]") != 0;
     qkv_json_begin(&out, '[');
     for (size_t i = 0; any ? i == 0 : qkv_model_language(m->model, false, i, source); i++) {
         qkv_json_begin(&out, '{');
         qkv_json_put_text(&out, "code", source);
         qkv_json_put_text(&out, "name", source);
-        qkv_json_key(&out, "targets");
-        qkv_json_begin(&out, '[');
-        for (size_t k = 0; qkv_model_language(m->model, true, k, target); k++) qkv_json_text(&out, target);
-        qkv_json_end(&out, ']');
+        qkv_json_put_raw(&out, "targets", targets);
         qkv_json_end(&out, '}');
     }
     qkv_json_end(&out, ']');
+    free(targets);
     return answer_json(c, &out);
 }
 

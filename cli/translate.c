@@ -101,6 +101,7 @@ struct writer {
     bool terminal; /* control characters would act on it: they are shown as U+FFFD */
     struct qkv_json json;
     const char *const *sources;
+    bool blank; /* the line has no result: it is blank, or skipped */
 };
 
 /* Ends the object of a line, if one is open; returns the exit code. */
@@ -114,8 +115,7 @@ static int end_object(struct writer *w) {
 }
 
 /* Puts a translation into the object of its line, which the first translation begins. A blank line has none. */
-static bool write_json(struct writer *w, size_t line, size_t rank, const char *text, size_t size, double score,
-                       bool blank) {
+static bool write_json(struct writer *w, size_t line, size_t rank, const char *text, size_t size, double score) {
     if (rank == 0) {
         if (end_object(w)) return false;
         w->json = cli_json_stream(w->file);
@@ -124,7 +124,7 @@ static bool write_json(struct writer *w, size_t line, size_t rank, const char *t
         qkv_json_key(&w->json, "translations");
         qkv_json_begin(&w->json, '[');
     }
-    if (blank) return true;
+    if (w->blank) return true;
     qkv_json_begin(&w->json, '{');
     qkv_json_key(&w->json, "text");
     qkv_json_string(&w->json, text, size);
@@ -145,11 +145,10 @@ static void write_text(const struct writer *w, const char *text, size_t size) {
 static bool write_line(void *user, size_t line, size_t rank, const char *text, size_t size, double score) {
     struct writer *w = user;
     const struct arguments *a = w->arguments;
-    bool blank = score == 0 && size == 0;
-    if (a->json && !write_json(w, line, rank, text, size, score, blank)) return false;
-    if (!a->json && !blank && a->n_best > 1)
+    if (a->json && !write_json(w, line, rank, text, size, score)) return false;
+    if (!a->json && !w->blank && a->n_best > 1)
         fprintf(w->file, "%zu\t%zu\t%.4f\t", line + 1, rank + 1, score);
-    else if (!a->json && !blank && a->scores)
+    else if (!a->json && !w->blank && a->scores)
         fprintf(w->file, "%.4f\t", score);
     if (!a->json) write_text(w, text, size);
     if (w->terminal) fflush(w->file);
@@ -191,9 +190,7 @@ static int translate_settle(struct cli_lines_job *job, const struct arguments *a
     o->long_count = &job->long_count;
     o->source_language = a->source;
     o->target_language = a->target;
-    if (!code && qkv_model_check_languages(job->model, a->source, a->target)) code = cli_broken(job->ctx);
-    if (!code && a->target && a->search.rules.force_first >= 0)
-        code = cli_usage("translate: --target and --force-first both choose the first token; leave one of them out");
+    if (!code && qkv_translate(job->model, NULL, 0, o, write_line, NULL)) code = cli_broken(job->ctx);
     if (!code) code = translate_check(o->sample, o->n_best, o->beam);
     if (!code && one && o->beam == 1 && (!isnan(a->search.length_penalty) || a->search.stopping))
         code = cli_usage("translate: --%s has no effect: there is one result to a line%s; add --beam N",
@@ -217,6 +214,7 @@ static int translate_all(struct cli_lines_job *job, const struct arguments *a, s
     size_t tokens = 0;
     int code = CLI_DONE;
     o->tokens = &tokens;
+    o->blank = &w.blank;
     w.terminal = isatty(fileno(file)) != 0;
     cli_progress_start(&w.progress, a->quiet || w.terminal, false);
     double start = qkv_clock();
@@ -286,9 +284,9 @@ const struct cli_command *cli_translate(void) {
             "line that --long skips. The result of a line does not depend on the other lines; in bf16 it can differ by "
             "rounding.\n\n"
             "A model of several languages has a token for each, which --source and --target choose by its code: en of "
-            "M2M100, "
-            "eng_Latn of NLLB, en_XX of mBART (en is enough). A code that the model does not have is refused, with the "
-            "codes that it has.\n\n"
+            "M2M100, eng_Latn of NLLB, en_XX of mBART (en is enough). A code that the model does not have is refused, "
+            "with the codes that it has. The tokens are those of the folder's tokenizer.json: qkv does not read the "
+            "SentencePiece models of these families.\n\n"
             "With --n-best N each line that is not blank gives up to N lines: the number of the line, the rank, the "
             "score and the text, separated by tabs. At the end the speed is printed on standard error.\n\n"
             "A published model says in its generation_config.json how it is searched: its beams, lengths, penalties "

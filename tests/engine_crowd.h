@@ -15,6 +15,7 @@ struct crowd_asked {
     enum qkv_engine_kind kind;
     size_t adapter; /* 0: none */
     char text[CROWD_TEXT + 1], second[CROWD_LONGEST_SECOND + 1];
+    const char *target; /* the language of a translation; NULL: the model's own */
     bool pair, searches, log_probabilities, prompt_probabilities;
     struct qkv_generate_options options;
     const char *stops[2];
@@ -210,10 +211,15 @@ static const struct crowd_kind {
      .letters = true, .asks = {crowd_classified, crowd_embedded}},
 };
 
+/* The model's own language, and two that its tokenizer has tokens for. */
+enum { CROWD_TARGETS = 3 };
+static const char *const crowd_targets[CROWD_TARGETS] = {NULL, "de", "fr"};
+
 /* Makes requests of all kinds. The first needs many pages; the second has a long text. */
 static inline void crowd_make(const struct crowd_kind *kind, struct qkv_model *model, struct qkv_random *r,
                               struct crowd_asked *asked, size_t count) {
     struct crowd_maker m = {.random = r, .model = model, .end = 255, .letter = 'y'};
+    const bool translates = model->encoder.spec && model->decoder.spec;
     size_t asks = 0;
     if (kind->letters) m.end = m.letter = qkv_tokenizer_special(qkv_model_tokenizer(model), QKV_TOKEN_END);
     while (kind->asks[asks]) asks++;
@@ -233,6 +239,7 @@ static inline void crowd_make(const struct crowd_kind *kind, struct qkv_model *m
         crowd_text(&m, a, i % 20 == 1 ? CROWD_TEXT : 150);
         if (i == 1) memcpy(a->text, m.common, CROWD_TEXT + 1);
         (i || !kind->tight ? kind->asks[(i + 1) % asks] : crowd_wide)(&m, a);
+        if (translates && !a->kind && !a->options.rules) a->target = crowd_targets[crowd_below(&m, CROWD_TARGETS)];
     }
 }
 

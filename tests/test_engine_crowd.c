@@ -1,8 +1,9 @@
-/* The promise of engines as a whole: requests of all kinds have the same bytes alone and among 7 and 31 others, with
- * cold and warm prefixes, with prompts in pieces of 1, 17 and 512 tokens, at one and two threads, in a cache so small
- * that answers are put off, with guesses, in fp32, bf16, q8_0 and q4_K, and with caches of f32 and q8_0. Alone means
- * alone in an engine whose model has the adapter of the request and no other. (test_engine.c, test_engine_sources.c,
- * test_engine_texts.c and test_engine_beams.c compare with qkv_generate, decoders, public functions and searches.)
+/* The promise of engines as a whole: requests of all kinds have the same bytes alone and among up to 7 and 31 others
+ * (fewer if there are fewer requests), with cold and warm prefixes, with prompts in pieces of 1, 17 and 512 tokens, at
+ * one and two threads, in a cache so small that answers are put off, with guesses, in fp32, bf16, q8_0 and q4_K, and
+ * with caches of f32 and q8_0. Alone means alone in an engine whose model has the adapter of the request and no other.
+ * (test_engine.c, test_engine_sources.c, test_engine_texts.c and test_engine_beams.c compare with qkv_generate,
+ * decoders, public functions and searches.)
  *
  * The argument is the number of requests; all ways of all types are then run. Without it a few ways are run. */
 /* labels: numeric */
@@ -83,10 +84,11 @@ static const char *adapter_path(const char *stored, size_t adapter) {
 
 static struct qkv_tokenizer *make_tokenizer(struct qkv_context *ctx, bool letters) {
     static const char text[] = "abcdefghijklmnopqrstuvwxyz ,.\n";
-    static const char *const names[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END, QKV_TOKEN_MASK};
+    static const char *const names[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END, QKV_TOKEN_MASK, "__de__", "__fr__"};
     struct qkv_tokenizer_options options = {.size = sizeof options, .kind = QKV_TOKENIZER_BYTES};
     struct qkv_tokenizer *tokenizer;
-    if (letters) options.kind = QKV_TOKENIZER_CHARS, options.specials = names, options.special_count = 3;
+    if (letters)
+        options.kind = QKV_TOKENIZER_CHARS, options.specials = names, options.special_count = TEST_COUNT(names);
     assert_ok(ctx,
               qkv_tokenizer_train(ctx, &options, letters ? text : NULL, letters ? sizeof text - 1 : 0, &tokenizer));
     return tokenizer;
@@ -226,6 +228,7 @@ static void submit(struct qkv_engine *e, const struct crowd *c, const struct cro
     if (a->form) options.constraint = c->forms[a->form - 1];
     r.kind = a->kind;
     r.prompt = a->text, r.prompt_size = strlen(a->text);
+    r.target_language = a->target;
     if (!a->kind) r.options = &options;
     r.embed = &a->embed, r.line = &a->line;
     if (a->pair) r.second = a->second, r.second_size = strlen(a->second);
@@ -356,7 +359,8 @@ static void run_way(struct qkv_model *m, struct crowd *c, const struct way *way,
     make_forms(m->ctx, kind->letters, c->forms);
     for (size_t turn = 0; turn < 2; turn++) { /* prefixes are warm in the second */
         snprintf(name, sizeof name, "%s, pieces of %zu, %zu others, %zu threads, %s pages, %s prefixes", what,
-                 way->step, way->among, way->threads, way->tight ? "few" : "many", turn ? "warm" : "cold");
+                 way->step, qkv_min(way->among, request_count - 1), way->threads, way->tight ? "few" : "many",
+                 turn ? "warm" : "cold");
         cached = qkv_engine_state(e).cached_tokens;
         crowd_run(e, c, way->among, turn);
         crowd_check(c, name);
@@ -371,17 +375,20 @@ static void run_way(struct qkv_model *m, struct crowd *c, const struct way *way,
     qkv_engine_free(e);
 }
 
-/* Whether a way is run with these numbers; the few ways of all numbers have all values. */
+/* Whether a way is run with these numbers. Where a few are run, the numbers together have all values of a way; kinds
+ * without a tight cache run the same way with many pages. */
 static bool is_run(const struct crowd_kind *kind, size_t number, size_t way) {
-    if (way_at(way).tight && !kind->tight) return false;
+    const size_t ways = kind->tight ? WAYS : WAYS / TIGHT;
+    if (way >= ways) return false;
     for (size_t i = 0; i < FEW_WAYS; i++)
-        if (way == (5 * number + WAYS / FEW_WAYS * i) % WAYS) return true;
+        if (way == (5 * number + WAYS / FEW_WAYS * i) % ways) return true;
     return all_ways;
 }
 
 static void check_numbers(struct crowd *c, size_t number, const char *cache) {
     const struct numbers *n = &numbers[number];
     char what[100];
+    size_t run = 0;
     snprintf(what, sizeof what, "%s, %s, a cache of %s", c->kind->name, n->name, cache);
     answer_all_alone(c, n, cache);
     for (size_t threads = 1; threads <= THREADS; threads++) {
@@ -391,11 +398,14 @@ static void check_numbers(struct crowd *c, size_t number, const char *cache) {
             assert_ok(ctx, qkv_adapter_add(m, adapter_names[i], adapter_path(n->stored, i)));
         for (size_t w = 0; w < WAYS; w++) {
             const struct way way = way_at(w);
-            if (way.threads == threads && is_run(c->kind, number, w)) run_way(m, c, &way, what);
+            if (way.threads != threads || !is_run(c->kind, number, w)) continue;
+            run_way(m, c, &way, what);
+            run++;
         }
         qkv_model_free(m);
         qkv_context_free(ctx);
     }
+    if (!run) fail_msg("%s: no way was run", what);
     forget(c->alone, request_count);
 }
 

@@ -28,7 +28,7 @@ static const struct family {
     {"older NLLB", {"eng_Latn", "deu_Latn", "fra_Latn"}, AFTER, false, false},
     {"mBART-50", {"en_XX", "de_DE", "pt_XX", "fr_XX"}, BEFORE, false, false},
     {"mBART", {"en_XX", "de_DE", "ro_RO"}, AFTER, true, false},
-    {"Marian", {">>fra<<", ">>pt_BR<<", ">>zho_Hans<<"}, NOWHERE, false, true},
+    {"Marian", {">>fra<<", ">>pt_BR<<", ">>zho_Hans<<", ">>zh-TW<<"}, NOWHERE, false, true},
 };
 
 static struct qkv_context *ctx;
@@ -274,16 +274,29 @@ static void translations_are_searches_over_ids_by_hand(void **state) {
 static void codes_may_be_written_in_other_ways(void **state) {
     (void)state;
     struct qkv_model *nllb = make_model(&families[1]), *mbart = make_model(&families[3]);
+    struct qkv_model *m2m = make_model(&families[0]), *marian = make_model(&families[5]);
     static const char *const good[] = {"eng_Latn", "ENG-latn", "eng", "auto", "", "zho_Hans"};
     for (size_t i = 0; i < TEST_COUNT(good); i++)
         assert_ok(ctx, qkv_model_check_languages(nllb, good[i], good[TEST_COUNT(good) - 1 - i]));
     assert_fails(ctx, qkv_model_check_languages(nllb, "zho", NULL), QKV_ARGUMENT,
-                 "the source language is \"zho\", but the model has eng_Latn, deu_Latn, zho_Hans, zho_Hant");
+                 "the source language is \"zho\", which is zho_Hans or zho_Hant; choose one");
+    assert_fails(ctx, qkv_model_check_languages(nllb, "zho_Latn", NULL), QKV_ARGUMENT,
+                 "the source language is \"zho_Latn\", but the model has zho_Hans, zho_Hant, eng_Latn, deu_Latn");
     assert_fails(ctx, qkv_model_check_languages(nllb, NULL, "en"), QKV_ARGUMENT, "the target language is \"en\"");
     assert_ok(ctx, qkv_model_check_languages(mbart, "en", "pt"));
     assert_fails(ctx, qkv_model_check_languages(mbart, "en_US", NULL), QKV_ARGUMENT, "en_US");
+    assert_fails(ctx, qkv_model_check_languages(mbart, "en\x7fXX", NULL), QKV_ARGUMENT, "but the model has");
+    static const char *const targets[] = {"zh-TW", "zh_tw", ">>zh-TW<<", "pt-br", "pt", ">>FRA<<"};
+    for (size_t i = 0; i < TEST_COUNT(targets); i++)
+        assert_ok(ctx, qkv_model_check_languages(marian, NULL, targets[i]));
+    assert_ok(ctx, qkv_model_check_languages(m2m, "__de__", "__ceb__"));
+    char longest[50]; /* a message shows whole characters */
+    snprintf(longest, sizeof longest, "%039d\xc3\xa9\xc3\xa9", 0);
+    assert_fails(ctx, qkv_model_check_languages(m2m, longest, NULL), QKV_ARGUMENT, "0\", but the model has en, ");
     qkv_model_free(nllb);
     qkv_model_free(mbart);
+    qkv_model_free(marian);
+    qkv_model_free(m2m);
 }
 
 /* A model of one pair has the languages of its folder, and no others. */
@@ -322,6 +335,12 @@ static void a_pair_has_the_languages_of_its_folder(void **state) {
         compare(&found[0], &found[1], "a pair", 0, 0);
         snprintf(again, sizeof again, "%s", test_path("pair_again"));
         assert_ok(ctx, qkv_model_save(read, again));
+        struct qkv_gguf_options gguf = qkv_gguf_defaults();
+        gguf.family = "qkv";
+        assert_ok(ctx, qkv_model_export_gguf(read, &gguf, test_path("pair.gguf"), NULL));
+        qkv_model_free(read);
+        assert_ok(ctx, qkv_model_load(ctx, test_path("pair.gguf"), &read));
+        assert_ok(ctx, qkv_model_check_languages(read, "en", "de"));
         qkv_model_free(read);
     }
     test_write_file(path, other, strlen(other));
@@ -329,6 +348,121 @@ static void a_pair_has_the_languages_of_its_folder(void **state) {
     assert_true(qkv_model_language(read, false, 0, code) && !strcmp(code, "en_XX"));
     assert_false(qkv_model_language(read, true, 0, code));
     qkv_model_free(read);
+}
+
+/* The language of sources that the folder names takes the place of that in the tokenizer.json, as in transformers. */
+static void a_folder_names_the_language_of_sources(void **state) {
+    (void)state;
+    static const char config[] = "{\"src_lang\": \"deu_Latn\", \"tgt_lang\": \"fra_Latn\"}";
+    struct qkv_model *m = make_model(&families[1]), *read;
+    struct qkv_search_options o = search_options();
+    const char *line = "abc";
+    static struct found found[3];
+    char path[1100];
+    for (size_t i = 0; i < 2; i++) {
+        o.source_language = i ? "deu" : NULL;
+        assert_ok(ctx, qkv_translate(m, &line, 1, &o, take_text, &found[i]));
+    }
+    assert_true(found[0].scores[0] != found[1].scores[0]);
+    assert_ok(ctx, qkv_model_save(m, test_path("several")));
+    qkv_model_free(m);
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", test_path("several"));
+    test_write_file(path, config, strlen(config));
+    for (int turn = 0; turn < 2; turn++) { /* the second time as qkv has written it */
+        assert_ok(ctx, qkv_model_load(ctx, test_path(turn ? "several_again" : "several"), &read));
+        o.source_language = NULL;
+        assert_ok(ctx, qkv_translate(read, &line, 1, &o, take_text, &found[2]));
+        compare(&found[1], &found[2], "src_lang", turn, 0);
+        o.source_language = "eng_Latn";
+        assert_ok(ctx, qkv_translate(read, &line, 1, &o, take_text, &found[2]));
+        compare(&found[0], &found[2], "another source", turn, 0);
+        assert_string_equal(qkv_model_tokenizer(read)->languages[1], "fra_Latn");
+        assert_true(qkv_model_tokenizer(read)->short_keys[0] && qkv_model_tokenizer(read)->short_keys[1]);
+        assert_ok(ctx, qkv_model_save(read, test_path("several_again")));
+        qkv_model_free(read);
+    }
+}
+
+/* Tokens before a source are those of the tokenizer of sources, and tokens of targets those of the other. */
+static void each_tokenizer_has_the_languages_of_its_side(void **state) {
+    (void)state;
+    const struct family none = {"none", {"<any>"}, NOWHERE, false, false};
+    struct qkv_model *m = make_model(&families[5]), *other = make_model(&none);
+    char code[QKV_LANGUAGE_TEXT];
+    assert_ok(ctx, qkv_model_set_source_tokenizer(m, make_tokenizer(&none)));
+    assert_false(qkv_model_language(m, true, 0, code));
+    assert_fails(ctx, qkv_model_check_languages(m, NULL, "fra"), QKV_ARGUMENT, "does not say what it translates");
+    assert_ok(ctx, qkv_model_set_source_tokenizer(other, make_tokenizer(&families[5])));
+    assert_ok(ctx, qkv_model_check_languages(other, NULL, "fra"));
+    assert_ok(ctx, qkv_model_set_source_tokenizer(other, make_tokenizer(&families[0])));
+    assert_ok(ctx, qkv_model_check_languages(other, "de", NULL));
+    assert_fails(ctx, qkv_model_check_languages(other, "de", "de"), QKV_ARGUMENT, "the target language is");
+    qkv_model_free(m);
+    qkv_model_free(other);
+}
+
+/* Rules that would exclude the language of a target are refused, or are not about it; its token has no text. */
+static void rules_do_not_lose_a_language(void **state) {
+    (void)state;
+    struct qkv_model *m = make_model(&families[0]), *begins = make_model(&families[4]);
+    struct qkv_search_options o = search_options();
+    struct qkv_token_rules rules = qkv_token_rules_defaults();
+    const int32_t german = FIRST_LANGUAGE + 1, word[] = {german, -1};
+    const char *lines[] = {"abc", ""};
+    static struct found plain, found;
+    bool blank = false;
+    o.target_language = "de", o.blank = &blank;
+    assert_ok(ctx, qkv_translate(m, lines, 1, &o, take_text, &plain));
+    assert_false(blank);
+    assert_true(qkv_translate(m, &lines[1], 1, &o, take_text, &found) == QKV_OK && blank);
+    o.rules = &rules;
+    rules.suppressed = (struct qkv_token_list){&german, 1};
+    assert_fails(ctx, qkv_translate(m, lines, 1, &o, take_text, &found), QKV_ARGUMENT, "but the rules suppress it");
+    assert_ok(ctx, qkv_translate(begins, lines, 1, &o, take_text, &found));
+    rules = qkv_token_rules_defaults();
+    rules.first = SOURCE;
+    assert_fails(ctx, qkv_translate(m, lines, 1, &o, take_text, &found), QKV_ARGUMENT, "both choose the first token");
+    assert_ok(ctx, qkv_translate(begins, lines, 1, &o, take_text, &found));
+    rules = qkv_token_rules_defaults();
+    rules.suppressed_first = (struct qkv_token_list){&german, 1};
+    rules.bad_words = (struct qkv_token_list){word, 2};
+    assert_ok(ctx, qkv_translate(m, lines, 1, &o, take_text, &found));
+    compare(&plain, &found, "rules about the language's token", 0, 1);
+    rules = qkv_token_rules_defaults(); /* a target of one token that is not the language has its text */
+    const int32_t letter = SOURCE;
+    rules.last = (struct qkv_token_list){&letter, 1};
+    o.max_tokens = 1, o.beam = o.n_best = 1;
+    assert_ok(ctx, qkv_translate(m, lines, 1, &o, take_text, &found));
+    assert_true(found.sizes[0] == 1 && found.texts[0][0] == 'a');
+    qkv_model_free(m);
+    qkv_model_free(begins);
+}
+
+static void tokens_tell_their_bytes_in_the_text(void **state) {
+    (void)state;
+    struct qkv_model *m = make_model(&families[0]);
+    struct qkv_engine_request r = qkv_engine_request_defaults();
+    struct qkv_generate_options g = qkv_generate_defaults();
+    const struct qkv_token_bias bias = {FIRST_LANGUAGE + 1, -100};
+    struct qkv_engine *e;
+    struct qkv_engine_event event;
+    uint64_t id;
+    size_t sizes = 0, size = 0, tokens = 0;
+    g.tokens = 6;
+    r.options = &g, r.prompt = "abc", r.prompt_size = 3, r.target_language = "de", r.log_probabilities = true;
+    r.biases = &bias, r.bias_count = 1;
+    assert_ok(ctx, qkv_engine_create(m, NULL, &e));
+    assert_ok(ctx, qkv_engine_submit(e, &r, &id));
+    for (bool busy = true; busy;) {
+        assert_ok(ctx, qkv_engine_step(e, &busy));
+        for (; qkv_engine_poll(e, &event); sizes += event.token_size, size += event.size) {
+            if (!tokens++) assert_true(event.token.id == FIRST_LANGUAGE + 1 && event.token_size == 0);
+        }
+    }
+    assert_true(tokens > 1 && size > 0);
+    assert_int_equal(sizes, size);
+    qkv_engine_free(e);
+    qkv_model_free(m);
 }
 
 /* A language that leads a target is no part of its text, and a constraint is about the text. */
@@ -340,13 +474,14 @@ static void a_language_is_no_text_of_a_constraint(void **state) {
     static struct found found;
     assert_ok(ctx,
               qkv_constraint_create(
-                  ctx, &QKV_OPTIONS(qkv_constraint_options, .kind = QKV_CONSTRAINT_REGEX, .text = " ?[xyz]( [xyz]){2}"),
+                  ctx, &QKV_OPTIONS(qkv_constraint_options, .kind = QKV_CONSTRAINT_REGEX, .text = "[xyz]( [xyz]){2}"),
                   &g.constraint));
     g.tokens = TOKENS;
     r.options = &g, r.prompt = "abc", r.prompt_size = 3, r.target_language = "de";
     engine_run(m, &r, &found);
     assert_int_equal(found.sizes[0], 5); /* the letters are words */
-    for (size_t i = 0; i < 5; i += 2) assert_in_range(found.texts[0][i], 'x', 'z');
+    for (size_t i = 0; i < 5; i++)
+        assert_true(i % 2 ? found.texts[0][i] == ' ' : found.texts[0][i] >= 'x' && found.texts[0][i] <= 'z');
     qkv_constraint_free(g.constraint);
     qkv_model_free(m);
 }
@@ -389,6 +524,10 @@ int main(void) {
         cmocka_unit_test(translations_are_searches_over_ids_by_hand),
         cmocka_unit_test(codes_may_be_written_in_other_ways),
         cmocka_unit_test(a_pair_has_the_languages_of_its_folder),
+        cmocka_unit_test(a_folder_names_the_language_of_sources),
+        cmocka_unit_test(each_tokenizer_has_the_languages_of_its_side),
+        cmocka_unit_test(rules_do_not_lose_a_language),
+        cmocka_unit_test(tokens_tell_their_bytes_in_the_text),
         cmocka_unit_test(a_language_is_no_text_of_a_constraint),
         cmocka_unit_test(misuse_is_refused),
     };

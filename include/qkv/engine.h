@@ -157,6 +157,7 @@ struct qkv_engine_event {
     size_t answer;
     bool prompt;                       /* the token is one of the prompt */
     struct qkv_token_score token;      /* id −1: none */
+    size_t token_size;                 /* its bytes in the text; 0: none, as of an end or of a target's language */
     const struct qkv_token_score *top; /* likeliest first; with the token's place, if the request asks for them */
     size_t top_count;
     const char *text; /* text of the answer that has become known: whole characters, without stop texts */

@@ -199,6 +199,9 @@ struct qkv_search_options {
     /* Experimental, of qkv_translate and of engines: the languages of the source and of the target, which
      * qkv_model_check_languages allows; NULL: the model's own */
     const char *source_language, *target_language;
+    /* Experimental, of qkv_translate: *blank is set before each call of `take`: whether the line has no result, because
+     * it is blank or skipped; may be NULL */
+    bool *blank;
 };
 /* Beam 1, n_best 1, length_penalty 0.6, stopping never, everything else off. */
 QKV_API void qkv_search_options_init(struct qkv_search_options *options, size_t size);
@@ -244,13 +247,16 @@ QKV_API enum qkv_status qkv_translate(struct qkv_model *model, const char *const
 #ifdef QKV_EXPERIMENTAL
 /* Experimental: writes the code of language i of the sources that an encoder-decoder reads, or of the targets that it
  * writes, into `code`; false past the last. The languages of a model that translates between several are those that its
- * tokenizer has special tokens for: en of __en__ (M2M100), eng_Latn (NLLB), en_XX (mBART), and for targets alone fra of
- * >>fra<< (Marian). A model of one pair has the languages that source_lang and target_lang (or src_lang and tgt_lang)
- * of tokenizer_config.json name, or none. Any thread. */
+ * tokenizer has added tokens for: en of __en__ (M2M100), eng_Latn (NLLB), en_XX (mBART), and for targets alone fra of
+ * >>fra<< (Marian). The tokenizer of sources has those of sources and >>fra<<; the tokenizer of targets has the others.
+ * A model of one pair has the languages that source_lang and target_lang (or src_lang and tgt_lang) of
+ * tokenizer_config.json name, or none. Any thread. */
 QKV_API bool qkv_model_language(const struct qkv_model *model, bool target, size_t i, char code[QKV_LANGUAGE_TEXT]);
 /* Experimental: checks that the model translates from and to these languages: codes as qkv_model_language has them, in
- * upper or lower case, with - or _; of en_XX, en is enough if no other language begins so. NULL, "" and
- * QKV_LANGUAGE_AUTO are the model's own. Fails with QKV_ARGUMENT, and the sentence has the languages that there are. */
+ * upper or lower case, with - or _, or whole tokens (__en__); of en_XX, en is enough if no other language begins so.
+ * NULL, "" and QKV_LANGUAGE_AUTO are the model's own: for a source, the language that src_lang of tokenizer_config.json
+ * names, else that of the post_processor of the tokenizer. Fails with QKV_ARGUMENT, and the sentence has the languages
+ * that there are. */
 QKV_API enum qkv_status qkv_model_check_languages(struct qkv_model *model, const char *source, const char *target);
 #endif
 

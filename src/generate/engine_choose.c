@@ -76,6 +76,7 @@ enum qkv_status qkv_engine_tell_prompt(struct qkv_engine *e, struct qkv_engine_a
     if (!told) return QKV_MEMORY;
     told->event.prompt = true;
     told->event.token.id = a->ids[place];
+    if (a->job->prompt.tokenizer) qkv_tokenizer_token(a->job->prompt.tokenizer, a->ids[place], &told->event.token_size);
     if (logits) tell_scores(e, a->job, told, logits, true);
     a->told = place + 1;
     return QKV_OK;
@@ -87,7 +88,9 @@ enum qkv_status qkv_engine_tell_prompt(struct qkv_engine *e, struct qkv_engine_a
 static enum qkv_status choose_text(struct qkv_engine *e, struct qkv_engine_answer *a, struct qkv_engine_told *told,
                                    bool end, bool last) {
     size_t size = 0;
-    const char *text = end ? NULL : qkv_prompt_token(&a->job->prompt, told->event.token.id, a->made, &size);
+    const int32_t *made = a->ids + a->job->prompt.count;
+    const char *text = end ? NULL : qkv_prompt_token(&a->job->prompt, made, a->made, &size);
+    told->event.token_size = size;
     enum qkv_status status = qkv_engine_told_text(e, told, a->stream.held.size + size + 1);
     if (status) return status;
     a->writer = (struct qkv_engine_writer){.text = told->text};

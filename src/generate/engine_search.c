@@ -46,8 +46,9 @@ static enum qkv_status search_check(struct qkv_engine *e, const struct qkv_engin
                         "min_tokens, stop texts and log-probabilities of tokens");
     if (job->options.constraint)
         return qkv_fail(e->ctx, QKV_ARGUMENT, "a search has no constraint; leave one of them out");
-    if (o->tokens || o->long_count)
-        return qkv_fail(e->ctx, QKV_ARGUMENT, "a search of an engine counts nothing; leave tokens and long_count NULL");
+    if (o->tokens || o->long_count || o->blank)
+        return qkv_fail(e->ctx, QKV_ARGUMENT,
+                        "a search of an engine counts nothing; leave tokens and long_count NULL, and blank");
     if (width > e->row_count)
         return qkv_fail(e->ctx, QKV_ARGUMENT,
                         "a search of %zu hypotheses needs as many rows, but the engine has %zu; make it with more",
@@ -68,8 +69,9 @@ static enum qkv_status search_rules(struct qkv_engine *e, struct qkv_engine_job 
                                                  .ends = {p->ends, p->end_count},
                                                  .barred = {&p->barred, p->barred >= 0}}};
     enum qkv_status status = qkv_search_rule(e->model, &s->rules);
-    if (job->languages.first >= 0) s->rules.score.tokens.first = job->languages.first;
-    if (p->source) job->prompt.lead = qkv_language_leads(e->model, s->rules.score.tokens.first);
+    job->prompt.lead = -1;
+    if (!status && p->source)
+        status = qkv_languages_rule(e->model, &job->languages, &s->rules.score.tokens, &job->prompt.lead);
     if (!status) status = qkv_engine_copy_rules(e, &s->rules.score.tokens, &s->lists);
     s->options.rules = NULL;
     s->options.source_language = s->options.target_language = NULL;
@@ -233,14 +235,14 @@ static enum qkv_status search_tell(struct qkv_engine *e, const struct qkv_engine
     size_t room = 1;
     for (size_t i = 0; i < h->count; i++) {
         size_t size = 0;
-        if (qkv_prompt_token(&job->prompt, h->ids[i], i, &size)) room += size;
+        if (qkv_prompt_token(&job->prompt, h->ids, i, &size)) room += size;
     }
     told->ids = qkv_allocate(e->ctx, h->count + 1, sizeof *told->ids);
     if (!told->ids || qkv_engine_told_text(e, told, room)) return QKV_MEMORY;
     if (h->count) memcpy(told->ids, h->ids, h->count * sizeof *told->ids);
     for (size_t i = 0; i < h->count; i++) {
         size_t size = 0;
-        const char *text = qkv_prompt_token(&job->prompt, h->ids[i], i, &size);
+        const char *text = qkv_prompt_token(&job->prompt, h->ids, i, &size);
         if (text) memcpy(told->text + told->event.size, text, size);
         told->event.size += text ? size : 0;
     }

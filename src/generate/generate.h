@@ -40,7 +40,7 @@ struct qkv_prompt {
     int32_t *ids;                          /* free with qkv_free */
     size_t count;                          /* at least 1 */
     bool empty;                            /* the prompt has no text: what follows begins a text */
-    size_t lead;                           /* new tokens that are no text, before the others: a target's language */
+    int32_t lead;                          /* a first new token that is no text: the language of a target; -1: none */
     bool trimmed;                          /* a space at the beginning of the first new token is no part of the text */
     int32_t barred;                        /* a token that is never chosen; -1: none */
     /* what the encoder reads, free with qkv_free; NULL: the model has none, so that the prompt is the source */
@@ -86,9 +86,9 @@ enum qkv_status qkv_prompt_sample(struct qkv_context *ctx, const struct qkv_prom
 /* Sets *whole to whether the constraint of the prompt lets nothing follow the ids: the text is then complete. */
 enum qkv_status qkv_prompt_is_whole(struct qkv_context *ctx, const struct qkv_prompt *prompt, const int32_t *ids,
                                     size_t count, struct qkv_constraint_place *place, bool *whole);
-/* Returns the text of new token `index`, from 0. The first word of a text loses its space. NULL if the id has no token,
- * or is the language that leads a target: it has no text. */
-const char *qkv_prompt_token(const struct qkv_prompt *prompt, int32_t id, size_t index, size_t *size);
+/* Returns the text of new token `index` of `ids`, from 0. The first word of a text loses its space. NULL if the id has
+ * no token, or is the language that leads a target: it has no text. */
+const char *qkv_prompt_token(const struct qkv_prompt *prompt, const int32_t *ids, size_t index, size_t *size);
 /* Returns QKV_STOPPED and sets its message. */
 enum qkv_status qkv_generate_stopped(struct qkv_context *ctx);
 

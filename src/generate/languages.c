@@ -2,7 +2,6 @@
  * target; of a model of one pair, the folder may name them. */
 #include "generate/languages.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "generate/generate.h"
@@ -11,39 +10,42 @@
 #include "text/sequence.h"
 #include "text/text.h"
 
-enum { LISTED = 12 }; /* languages that a message lists */
+enum { LISTED = 12, SHOWN = 40 }; /* languages that a message lists; bytes of a name that it shows */
 
 /* ---- the languages ----------------------------------------------------------------------------------------------- */
 
-/* The tokenizer whose tokens name languages: those of targets also stand in sources (>>fra<<). */
-static const struct qkv_tokenizer *tokenizer_of(const struct qkv_model *m, bool target) {
-    const struct qkv_tokenizer *t = qkv_model_source_tokenizer(m), *own = qkv_model_tokenizer(m);
-    struct qkv_language first;
-    size_t at = 0;
-    const bool puts = t && qkv_language_next(t, &at, &first) && first.targets_only;
-    return target && !puts ? own : t;
-}
+/* A walk through the languages of sources, or of targets: tokens that are put before a source are those of its
+ * tokenizer, and tokens of targets are those of the other. */
+struct languages_walk {
+    const struct qkv_model *model;
+    bool target;
+    size_t part, at;
+};
 
-/* The next language of sources, or of targets. */
-static bool language_next(const struct qkv_tokenizer *t, bool target, size_t *at, struct qkv_language *out) {
-    while (qkv_language_next(t, at, out))
-        if (target || !out->targets_only) return true;
+static bool walk_next(struct languages_walk *w, struct qkv_language *out) {
+    for (; w->part <= w->target; w->part++, w->at = 0) {
+        const bool before = w->target && !w->part;
+        const struct qkv_tokenizer *t = w->part ? qkv_model_tokenizer(w->model) : qkv_model_source_tokenizer(w->model);
+        while (qkv_language_next(t, &w->at, out))
+            if (out->targets_only == before) return true;
+    }
     return false;
 }
 
 /* The language of the one pair, as the folder names it; NULL: it does not, or the model has several. */
 static const char *language_alone(const struct qkv_model *m, bool target) {
     const struct qkv_tokenizer *t = qkv_model_tokenizer(m);
+    struct languages_walk w = {.model = m, .target = target};
     struct qkv_language first;
-    size_t at = 0;
-    return t && !language_next(tokenizer_of(m, target), target, &at, &first) ? t->languages[target] : NULL;
+    return t && !walk_next(&w, &first) ? t->languages[target] : NULL;
 }
 
 bool qkv_model_language(const struct qkv_model *m, bool target, size_t i, char code[QKV_LANGUAGE_TEXT]) {
+    struct languages_walk w = {.model = m, .target = target};
     struct qkv_language l;
-    size_t at = 0, n = 0;
+    size_t n = 0;
     if (!m || !code || qkv_spec_topology(&m->spec) != QKV_ENCODER_DECODER) return false;
-    for (const struct qkv_tokenizer *t = tokenizer_of(m, target); language_next(t, target, &at, &l);) {
+    while (walk_next(&w, &l)) {
         if (n++ != i) continue;
         memcpy(code, l.code, l.size);
         code[l.size] = 0;
@@ -60,53 +62,77 @@ static bool is_any(const char *name) {
     return !name || !*name || !strcmp(name, QKV_LANGUAGE_AUTO);
 }
 
-/* Whether a name begins with `size` bytes of a code; case, and - or _, are the same. */
-static bool code_begins(const char *name, const char *code, size_t size) {
-    for (size_t i = 0; i < size; i++) {
-        const char a = name[i] == '-' ? '_' : name[i], b = code[i];
-        if (!a || (a | 32) != (b | 32)) return false;
-    }
-    return true;
+/* The bytes of a name that a message shows. */
+static int shown(const char *name) {
+    size_t n = 0;
+    while (n < SHOWN && name[n]) n++;
+    return (int)(name[n] ? n - qkv_utf8_tail(name, n) : n);
 }
 
-static bool code_is(const char *name, const char *code, size_t size) {
-    return code_begins(name, code, size) && !name[size];
-}
-
-/* The language with that code; else the only one whose code has that name before "_": en of en_XX. */
-static bool language_find(const struct qkv_tokenizer *t, bool target, const char *name, struct qkv_language *out) {
+/* Finds the language with that code or token; else those whose code has that name before "_": en of en_XX. Returns how
+ * many there are; *out is the last. */
+static size_t language_find(const struct qkv_model *m, bool target, const char *name, struct qkv_language *out) {
+    struct languages_walk w = {.model = m, .target = target};
     struct qkv_language l;
-    size_t at = 0, found = 0;
-    while (language_next(t, target, &at, &l)) {
-        const char *cut = memchr(l.code, '_', l.size);
-        const bool whole = code_is(name, l.code, l.size);
-        if (!whole && !(cut && code_is(name, l.code, (size_t)(cut - l.code)))) continue;
+    size_t found = 0;
+    while (walk_next(&w, &l)) {
+        const bool whole =
+            qkv_language_is(name, l.code, l.size, false) || qkv_language_is(name, l.token, l.token_size, false);
+        if (!whole && !qkv_language_is(name, l.code, l.size, true)) continue;
         *out = l;
-        if (whole) return true;
+        if (whole) return 1;
         found++;
     }
-    return found == 1;
+    return found;
 }
 
-static enum qkv_status language_refuse(struct qkv_model *m, bool target, const char *name) {
+/* Lists languages, those first that begin as the name does; `part`: those alone of which it is the first part. */
+static enum qkv_status languages_list(struct qkv_model *m, bool target, const char *name, bool part,
+                                      struct qkv_buffer *list) {
+    enum qkv_status status = qkv_buffer_append(m->ctx, list, "", 0);
+    char code[QKV_LANGUAGE_TEXT], begin[3] = {name[0], name[0] ? name[1] : 0};
+    size_t count = 0;
+    for (size_t others = 0; others <= !part; others++)
+        for (size_t i = 0; qkv_model_language(m, target, i, code) && !status; i++) {
+            const size_t size = strlen(code), compared = part || size < 2 ? size : 2;
+            if (qkv_language_is(part ? name : begin, code, compared, part) == (others > 0)) continue;
+            if (count++ >= LISTED) continue;
+            status = qkv_buffer_print(m->ctx, list, "%s%s", count == 1 ? "" : part ? " or " : ", ", code);
+        }
+    if (!status && count > LISTED) status = qkv_buffer_print(m->ctx, list, " and %zu more", count - LISTED);
+    return status;
+}
+
+/* Refuses a name that `found` languages have, which is not 1. */
+static enum qkv_status language_refuse(struct qkv_model *m, bool target, const char *name, size_t found) {
     const char *what = target ? "target" : "source";
     char code[QKV_LANGUAGE_TEXT];
     struct qkv_buffer list = {0};
-    size_t count = 0;
-    enum qkv_status status = QKV_OK;
-    for (; qkv_model_language(m, target, count, code) && !status; count++)
-        if (count < LISTED) status = qkv_buffer_print(m->ctx, &list, "%s%s", count ? ", " : "", code);
-    if (!status && count > LISTED) status = qkv_buffer_print(m->ctx, &list, " and %zu more", count - LISTED);
-    if (!status && !count)
-        status = qkv_fail(m->ctx, QKV_ARGUMENT,
-                          "the %s language is \"%.40s\", but the model's folder does not say what it translates; leave "
-                          "it out, say " QKV_LANGUAGE_AUTO ", or name it as %s_lang in the folder's " QKV_ROLES_FILE,
-                          what, name, what);
+    if (!qkv_model_language(m, target, 0, code))
+        return qkv_fail(m->ctx, QKV_ARGUMENT,
+                        "the %s language is \"%.*s\", but the model does not say what it translates; leave it "
+                        "out%s" QKV_LANGUAGE_AUTO "%s%s%s",
+                        what, shown(name), name, m->origin.gguf ? ", or say " : ", say ",
+                        m->origin.gguf ? "" : ", or name it as ", m->origin.gguf ? "" : what,
+                        m->origin.gguf ? "" : "_lang in the folder's " QKV_ROLES_FILE);
+    enum qkv_status status = languages_list(m, target, name, found > 0, &list);
     if (!status)
-        status =
-            qkv_fail(m->ctx, QKV_ARGUMENT, "the %s language is \"%.40s\", but the model has %s", what, name, list.data);
+        status = qkv_fail(m->ctx, QKV_ARGUMENT,
+                          found ? "the %s language is \"%.*s\", which is %s; choose one"
+                                : "the %s language is \"%.*s\", but the model has %s",
+                          what, shown(name), name, list.data);
     qkv_buffer_free(&list);
     return status;
+}
+
+/* Finds the language that a name chooses. *chosen is false if that is the model's own. */
+static enum qkv_status language_choose(struct qkv_model *m, bool target, const char *name, bool *chosen,
+                                       struct qkv_language *out) {
+    const char *alone = language_alone(m, target);
+    *chosen = !is_any(name) && !(alone && qkv_language_is(name, alone, strlen(alone), true));
+    if (!*chosen) return QKV_OK;
+    const size_t found = language_find(m, target, name, out);
+    return found == 1 ? QKV_OK : language_refuse(m, target, name, found);
 }
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
@@ -124,25 +150,24 @@ static bool frame_has_language(const struct qkv_tokenizer *t) {
 }
 
 static enum qkv_status choose_source(struct qkv_model *m, const char *name, struct qkv_languages *out) {
-    const struct qkv_tokenizer *t = tokenizer_of(m, false);
-    const char *alone = language_alone(m, false);
     struct qkv_language l;
-    if (is_any(name) || (alone && code_is(name, alone, strlen(alone)))) return QKV_OK;
-    if (!language_find(t, false, name, &l)) return language_refuse(m, false, name);
-    if (!frame_has_language(t))
+    bool chosen;
+    const enum qkv_status status = language_choose(m, false, name, &chosen, &l);
+    if (status || !chosen) return status;
+    if (!frame_has_language(qkv_model_source_tokenizer(m)))
         return qkv_fail(m->ctx, QKV_ARGUMENT,
-                        "the source language is \"%.40s\", but the post_processor of the tokenizer puts no language "
+                        "the source language is \"%.*s\", but the post_processor of the tokenizer puts no language "
                         "next to a source; save the tokenizer.json with one",
-                        name);
+                        shown(name), name);
     out->source = l.id;
     return QKV_OK;
 }
 
 static enum qkv_status choose_target(struct qkv_model *m, const char *name, struct qkv_languages *out) {
-    const char *alone = language_alone(m, true);
     struct qkv_language l, start;
-    if (is_any(name) || (alone && code_is(name, alone, strlen(alone)))) return QKV_OK;
-    if (!language_find(tokenizer_of(m, true), true, name, &l)) return language_refuse(m, true, name);
+    bool chosen;
+    const enum qkv_status status = language_choose(m, true, name, &chosen, &l);
+    if (status || !chosen) return status;
     if (l.targets_only)
         out->before = l.id;
     else if (qkv_language_of(qkv_model_tokenizer(m), qkv_model_target_begin(m), &start))
@@ -186,7 +211,37 @@ enum qkv_status qkv_languages_put(struct qkv_model *m, const struct qkv_language
     return QKV_OK;
 }
 
+enum qkv_status qkv_languages_rule(struct qkv_model *m, const struct qkv_languages *languages,
+                                   struct qkv_token_rules *rules, int32_t *lead) {
+    const int32_t first = languages->first;
+    *lead = -1;
+    if (first >= 0 && rules->first >= 0 && rules->first != first && rules->first != m->generation.first)
+        return qkv_fail(m->ctx, QKV_ARGUMENT,
+                        "the target language and the rules both choose the first token of a target, %d and %d; leave "
+                        "one of them out",
+                        (int)first, (int)rules->first);
+    if (first >= 0) rules->first = first;
+    if (qkv_language_leads(m, rules->first)) *lead = rules->first;
+    for (size_t i = 0; i < rules->suppressed.count && *lead >= 0; i++)
+        if (rules->suppressed.ids[i] == *lead)
+            return qkv_fail(m->ctx, QKV_ARGUMENT,
+                            "token %d begins targets, as it is their language, but the rules suppress it; choose "
+                            "another language, or leave the token out of the suppressed ones",
+                            (int)*lead);
+    return QKV_OK;
+}
+
 bool qkv_language_leads(const struct qkv_model *m, int32_t first) {
     struct qkv_language l;
     return qkv_language_of(qkv_model_tokenizer(m), first, &l);
+}
+
+const char *qkv_target_token(const struct qkv_tokenizer *tokenizer, int32_t lead, bool trimmed, const int32_t *ids,
+                             size_t index, size_t *size) {
+    const bool leads = lead >= 0 && *ids == lead;
+    *size = 0;
+    const char *text = tokenizer && index >= leads ? qkv_tokenizer_token(tokenizer, ids[index], size) : NULL;
+    const bool space = text && trimmed && index == leads && *size > 1 && *text == ' ';
+    *size -= space;
+    return text ? text + space : NULL;
 }

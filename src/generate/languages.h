@@ -21,7 +21,17 @@ enum qkv_status qkv_languages_choose(struct qkv_model *model, const char *source
 /* Puts them into an encoded source, freed with qkv_free, whose frame may grow. */
 enum qkv_status qkv_languages_put(struct qkv_model *model, const struct qkv_languages *languages,
                                   struct qkv_sequence_frame *frame, int32_t **ids, size_t *count);
-/* Whether the first token of a target is a language, which is no part of its text. */
+/* Makes the language of a target its first token, if the model has it there. *lead is set to the first token that the
+ * rules force if that is a language, which is no part of the text; else −1. Fails with QKV_ARGUMENT: the rules exclude
+ * the language, or force another first token. */
+enum qkv_status qkv_languages_rule(struct qkv_model *model, const struct qkv_languages *languages,
+                                   struct qkv_token_rules *rules, int32_t *lead);
+/* Whether a token that may be −1 leads targets: rules force it, and it is a language. */
 bool qkv_language_leads(const struct qkv_model *model, int32_t first);
+
+/* The text of token `index` of a target, from 0; NULL: it has none, as the token `lead` that begins a target. With
+ * `trimmed`, the first token that is text loses its space. `tokenizer` may be NULL. */
+const char *qkv_target_token(const struct qkv_tokenizer *tokenizer, int32_t lead, bool trimmed, const int32_t *ids,
+                             size_t index, size_t *size);
 
 #endif

@@ -163,6 +163,7 @@ enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_
     if (p->vocab > vocab) p->vocab = vocab;
     p->empty = size == 0 && !o->id_count;
     p->trimmed = p->empty && p->tokenizer && p->tokenizer->whole_words;
+    p->lead = -1;
     p->barred = p->tokenizer && p->vocab > 1 ? (int32_t)qkv_tokenizer_unknown(p->tokenizer) : -1;
     if (o->ids && size)
         return qkv_fail(ctx, QKV_ARGUMENT, "the prompt is given as a text and as ids; leave one of them out");
@@ -214,6 +215,7 @@ enum qkv_status qkv_prompt_read_source(struct qkv_model *model, const char *text
                                        struct qkv_prompt *p) {
     struct qkv_context *ctx = qkv_model_context(model);
     struct qkv_sequence_frame frame = {0};
+    p->lead = -1;
     enum qkv_status status = prompt_target(model, o, languages, p);
     if (status) return status;
     if (o->ids && size)
@@ -226,15 +228,9 @@ enum qkv_status qkv_prompt_read_source(struct qkv_model *model, const char *text
     p->skipped = !p->source_count;
     if (!status && p->source_count) status = prompt_fit(model, o, frame, p);
     if (!status) status = prompt_rule(model, o, p);
-    if (languages->first >= 0) p->rules.tokens.first = languages->first;
-    p->lead = qkv_language_leads(model, p->rules.tokens.first);
-    return status;
+    return status ? status : qkv_languages_rule(model, languages, &p->rules.tokens, &p->lead);
 }
 
-const char *qkv_prompt_token(const struct qkv_prompt *p, int32_t id, size_t index, size_t *size) {
-    *size = 0;
-    const char *text = p->tokenizer && index >= p->lead ? qkv_tokenizer_token(p->tokenizer, id, size) : NULL;
-    const bool space = text && index == p->lead && p->trimmed && *size > 1 && *text == ' ';
-    *size -= space;
-    return text ? text + space : NULL;
+const char *qkv_prompt_token(const struct qkv_prompt *p, const int32_t *ids, size_t index, size_t *size) {
+    return qkv_target_token(p->tokenizer, p->lead, p->trimmed, ids, index, size);
 }

@@ -267,16 +267,14 @@ enum qkv_status qkv_sample(struct qkv_context *ctx, const struct qkv_sampling *s
 
 /* Whether the ids have all tokens that are no text of the constraint: the prompt, and a language that leads. */
 static bool prompt_is_led(const struct qkv_prompt *p, size_t count) {
-    return count >= p->begun + p->lead;
+    return p->lead < 0 || count > p->begun;
 }
 
 /* The text that was made after these, as the constraint reads it. */
 static struct qkv_constrained_text prompt_text(const struct qkv_prompt *p, const int32_t *ids, size_t count) {
-    const size_t from = p->begun + p->lead;
-    return (struct qkv_constrained_text){.tokenizer = p->tokenizer,
-                                         .ids = ids + from,
-                                         .count = count - from,
-                                         .unspaced = p->empty && p->tokenizer->whole_words};
+    const size_t from = p->begun + (p->lead >= 0 && ids[p->begun] == p->lead);
+    return (struct qkv_constrained_text){
+        .tokenizer = p->tokenizer, .ids = ids + from, .count = count - from, .unspaced = p->trimmed};
 }
 
 enum qkv_status qkv_prompt_is_whole(struct qkv_context *ctx, const struct qkv_prompt *p, const int32_t *ids,

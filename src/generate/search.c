@@ -132,6 +132,7 @@ static enum qkv_status window_submit(struct search *s, size_t source, uint64_t *
     struct qkv_prompt *p = &search.prompt;
     options.max_tokens = search_longest(s, source);
     options.tokens = options.long_count = NULL;
+    options.blank = NULL;
     p->ids = qkv_allocate(s->ctx, 1, sizeof *p->ids);
     p->source = qkv_allocate(s->ctx, p->source_count, sizeof *p->source);
     if (p->ids) *p->ids = ids->begin;

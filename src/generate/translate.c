@@ -15,9 +15,10 @@ struct translation {
     struct qkv_model *model;
     struct qkv_long_rule rule;
     struct qkv_languages languages;
-    size_t lead; /* tokens of a target that are no text, before the others: its language */
+    int32_t lead; /* the language that begins targets, which is no text; −1: none */
     qkv_take_translation *take;
     void *user;
+    bool *blank;       /* of the options */
     int32_t **sources; /* of the lines that are not blank */
     size_t *lengths, *numbers, count;
     size_t given; /* lines passed on so far */
@@ -25,8 +26,9 @@ struct translation {
     enum qkv_status status; /* an error while results were taken */
 };
 
-static bool translate_give(struct translation *t, size_t line, size_t rank, const char *text, size_t size,
-                           double score) {
+static bool translate_give(struct translation *t, size_t line, size_t rank, const char *text, size_t size, double score,
+                           bool blank) {
+    if (t->blank) *t->blank = blank;
     if (t->take(t->user, line, rank, text, size, score)) return true;
     t->status = qkv_fail(t->ctx, QKV_STOPPED, "translating was stopped by the caller");
     return false;
@@ -35,20 +37,18 @@ static bool translate_give(struct translation *t, size_t line, size_t rank, cons
 /* Passes on empty results for lines before `end` that have none: they are blank, or skipped. */
 static bool give_blanks(struct translation *t, size_t end) {
     for (; t->given < end; t->given++)
-        if (!translate_give(t, t->given, 0, "", 0, 0)) return false;
+        if (!translate_give(t, t->given, 0, "", 0, 0, true)) return false;
     return true;
 }
 
 /* Writes the text of a hypothesis. If tokens bring their own space, the first one of the text loses it. */
 static enum qkv_status write_text(struct translation *t, const struct qkv_hypothesis *h) {
-    const struct qkv_tokenizer *tokenizer = qkv_model_tokenizer(t->model);
     t->text.size = 0;
     enum qkv_status status = qkv_buffer_append(t->ctx, &t->text, "", 0);
-    for (size_t i = t->lead; i < h->count && !status; i++) {
-        size_t size = 0;
-        const char *token = qkv_tokenizer_token(tokenizer, h->ids[i], &size); /* NULL for an id without a token */
-        size_t skip = i == t->lead && size > 1 && token[0] == ' ';
-        if (token) status = qkv_buffer_append(t->ctx, &t->text, token + skip, size - skip);
+    for (size_t i = 0; i < h->count && !status; i++) {
+        size_t size;
+        const char *token = qkv_target_token(qkv_model_tokenizer(t->model), t->lead, true, h->ids, i, &size);
+        if (token) status = qkv_buffer_append(t->ctx, &t->text, token, size);
     }
     return status;
 }
@@ -62,7 +62,7 @@ static bool take_hypotheses(void *user, size_t source, const struct qkv_hypothes
         t->status = write_text(t, &hypotheses[rank]);
         if (t->status) return false;
         const char *text = t->text.size ? t->text.data : "";
-        if (!translate_give(t, line, rank, text, t->text.size, hypotheses[rank].score)) return false;
+        if (!translate_give(t, line, rank, text, t->text.size, hypotheses[rank].score, false)) return false;
     }
     return true;
 }
@@ -117,11 +117,9 @@ static enum qkv_status translate_languages(struct translation *t, struct qkv_sea
     if (!status) status = qkv_rules_take(t->model, o->rules, rules);
     if (status) return status;
     if (t->languages.begin >= 0) job->ids.begin = t->languages.begin;
-    if (t->languages.first >= 0) rules->first = t->languages.first;
-    t->lead = qkv_language_leads(t->model, rules->first);
     o->rules = rules;
     o->source_language = o->target_language = NULL;
-    return QKV_OK;
+    return qkv_languages_rule(t->model, &t->languages, rules, &t->lead);
 }
 
 enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines, size_t count,
@@ -136,7 +134,7 @@ enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines,
     options = &own;
     struct qkv_context *ctx = qkv_model_context(model);
     struct qkv_token_rules rules;
-    struct translation t = {.ctx = ctx, .model = model, .take = take, .user = user};
+    struct translation t = {.ctx = ctx, .model = model, .take = take, .user = user, .blank = own.blank};
     struct qkv_search_job job = {.what = "line", .options = options, .take = take_hypotheses, .user = &t};
     status = qkv_search_check_model(model, "translate");
     if (!status) status = qkv_search_find_ids(model, &job);

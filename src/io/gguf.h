@@ -8,6 +8,7 @@
 
 #define QKV_GGUF_END       ".gguf"
 #define QKV_GGUF_TOKENIZER "tokenizer.huggingface.json" /* the key of a whole tokenizer.json */
+#define QKV_GGUF_LANGUAGE  "tokenizer.huggingface."     /* and a key of qkv_language_keys: a language of the folder */
 
 /* Types of values, by their numbers in files. */
 enum qkv_gguf_type {

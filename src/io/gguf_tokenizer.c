@@ -291,6 +291,24 @@ static enum qkv_status tokenizer_whole(struct gguf_vocab *v, const struct qkv_gg
     return qkv_vocab_roles(v, *out);
 }
 
+/* Reads the languages of the folder that the file was made of. Those that are no texts are none. */
+static enum qkv_status tokenizer_languages(const struct qkv_gguf *g, struct qkv_tokenizer *t) {
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < 4 && !status; i++) {
+        char key[64], code[QKV_LANGUAGE_TEXT];
+        const char *text;
+        size_t at = 0, size;
+        snprintf(key, sizeof key, QKV_GGUF_LANGUAGE "%s", qkv_language_keys[i / 2][i % 2]);
+        const struct qkv_gguf_value *value = qkv_gguf_find(g, key);
+        if (!value || value->array || !qkv_gguf_text(g, value, &at, &text, &size) || size >= sizeof code) continue;
+        memcpy(code, text, size);
+        code[size] = 0;
+        status = qkv_language_name(g->ctx, t, i / 2, i % 2, code);
+    }
+    qkv_language_take_source(t);
+    return status;
+}
+
 enum qkv_status qkv_gguf_tokenizer(const struct qkv_gguf *g, struct qkv_tokenizer **out) {
     struct gguf_vocab v = {.ctx = g->ctx, .g = g};
     const struct qkv_gguf_value *whole = qkv_gguf_find(g, QKV_GGUF_TOKENIZER);
@@ -303,6 +321,7 @@ enum qkv_status qkv_gguf_tokenizer(const struct qkv_gguf *g, struct qkv_tokenize
         if (!status) status = qkv_vocab_roles(&v, *out);
     }
     if (!status) status = qkv_gguf_chat_sources(g, &(*out)->chats);
+    if (!status) status = tokenizer_languages(g, *out);
     if (status) {
         qkv_tokenizer_free(*out);
         *out = NULL;

@@ -203,6 +203,16 @@ static void put_chats(struct qkv_gguf_writer *w, const struct qkv_chat_sources *
     }
 }
 
+/* Puts the languages that the folder names. */
+static void put_languages(struct qkv_gguf_writer *w, const struct qkv_tokenizer *t) {
+    char key[64];
+    for (size_t i = 0; i < 2; i++) {
+        if (!t->languages[i]) continue;
+        snprintf(key, sizeof key, QKV_GGUF_LANGUAGE "%s", qkv_language_keys[i][t->short_keys[i]]);
+        qkv_gguf_put_text(w, key, t->languages[i], strlen(t->languages[i]));
+    }
+}
+
 static enum qkv_status note_ends(struct qkv_gguf_export *e, size_t left) {
     if (!left || !e->config.family) return QKV_OK; /* files of our own have all settings of generation */
     return qkv_gguf_note(e->ctx, e->notes, "the file does not have %zu of the tokens that end a text", left);
@@ -233,6 +243,7 @@ enum qkv_status qkv_gguf_put_tokenizer(struct qkv_gguf_export *e) {
         ends_left = put_roles(&e->writer, m, -1, -1);
     }
     if (!status) put_chats(&e->writer, &m->tokenizer->chats);
+    if (!status) put_languages(&e->writer, m->tokenizer);
     if (!status) status = note_ends(e, ends_left);
     if (!status && reason)
         status = qkv_gguf_note(e->ctx, e->notes,

@@ -1,6 +1,6 @@
-/* Languages that a tokenizer has special tokens for, as models that translate between several have them: __en__
- * (M2M100), eng_Latn (NLLB), en_XX (mBART), and >>fra<<, which tells a model of one source language the target
- * (Marian). */
+/* Languages that a tokenizer has added tokens for, as models that translate between several have them: __en__ (M2M100),
+ * eng_Latn (NLLB), en_XX (mBART), and >>fra<<, which tells a model of one source language the target (Marian); and the
+ * languages that a folder names. */
 #include "text/chain.h"
 
 #include <string.h>
@@ -41,6 +41,7 @@ static size_t code_between(const char *text, size_t size, const char *before, co
 
 static bool language_read(const char *text, size_t size, struct qkv_language *out) {
     const size_t named = code_between(text, size, "__", "__"), target = code_between(text, size, ">>", "<<");
+    out->token = text, out->token_size = size;
     out->targets_only = target > 0;
     out->code = text + (named || target ? 2 : 0);
     out->size = named ? named : target ? target : size;
@@ -60,4 +61,42 @@ bool qkv_language_next(const struct qkv_tokenizer *t, size_t *at, struct qkv_lan
     while (t && *at < t->chain->added_count)
         if (qkv_language_of(t, t->chain->added[(*at)++].id, out)) return true;
     return false;
+}
+
+/* ---- names of languages ------------------------------------------------------------------------------------------ */
+
+static char code_fold(char c) {
+    if (is_upper(c)) return (char)(c - 'A' + 'a');
+    return c == '-' ? '_' : c;
+}
+
+bool qkv_language_is(const char *name, const char *code, size_t size, bool part) {
+    size_t n = 0;
+    while (n < size && name[n] && code_fold(name[n]) == code_fold(code[n])) n++;
+    return !name[n] && (n == size || (part && n && code_fold(code[n]) == '_'));
+}
+
+const char *const qkv_language_keys[2][2] = {{"source_lang", "src_lang"}, {"target_lang", "tgt_lang"}};
+
+enum qkv_status qkv_language_name(struct qkv_context *ctx, struct qkv_tokenizer *t, bool target, size_t key,
+                                  const char *code) {
+    if (t->languages[target] || !code || !*code || strlen(code) >= QKV_LANGUAGE_TEXT ||
+        !strcmp(code, QKV_LANGUAGE_AUTO))
+        return QKV_OK;
+    t->languages[target] = qkv_copy_string(ctx, code);
+    t->short_keys[target] = key > 0;
+    return t->languages[target] ? QKV_OK : QKV_MEMORY;
+}
+
+void qkv_language_take_source(struct qkv_tokenizer *t) {
+    const char *name = t->languages[0];
+    struct qkv_template *around = &t->around;
+    struct qkv_language l, other;
+    size_t at = 0;
+    bool found = false;
+    while (name && !found && qkv_language_next(t, &at, &l))
+        found = !l.targets_only &&
+                (qkv_language_is(name, l.code, l.size, false) || qkv_language_is(name, l.token, l.token_size, false));
+    for (size_t i = 0; found && i < around->before + around->after; i++)
+        if (qkv_language_of(t, around->ids[i], &other)) around->ids[i] = l.id;
 }

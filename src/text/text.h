@@ -155,6 +155,7 @@ struct qkv_tokenizer {
     struct qkv_chat_sources chats; /* the templates of the model's chats, which only files read */
     /* the languages of sources and of targets, as the folder names them; NULL: it does not */
     char *languages[2];
+    bool short_keys[2];                    /* src_lang and tgt_lang named them; else source_lang and target_lang */
     _Atomic(struct qkv_token_trie *) trie; /* token_trie.h; NULL: nothing has asked for it */
 };
 
@@ -170,8 +171,8 @@ enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tok
 enum qkv_status qkv_tokenizer_write_roles(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
                                           const char *file);
 /* Writes the class of transformers that opens any tokenizer.json, and roles by the usual names of tokens. It is for
- * folders where write_roles writes nothing: without it transformers would take the family's class, which may need
- * tokens that are missing. */
+ * folders where write_roles writes no special tokens: without it transformers would take the family's class, which may
+ * need tokens that are missing. */
 enum qkv_status qkv_tokenizer_write_class(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
                                           const char *file);
 /* Whether write_roles has something to write. */
@@ -282,12 +283,27 @@ struct qkv_language {
     const char *code; /* `size` bytes of the token's text, fewer than QKV_LANGUAGE_TEXT */
     size_t size;
     int32_t id;
+    const char *token; /* its text, as the tokenizer has it */
+    size_t token_size;
     bool targets_only; /* the token is put before a source, and names the language of its target */
 };
-/* Whether a token is that of a language. */
+/* Whether a token is that of a language. (Added tokens are, special or not: files differ in that.) */
 bool qkv_language_of(const struct qkv_tokenizer *t, int32_t id, struct qkv_language *out);
 /* Gives the next language, from *at, which begins with 0; false: there are no more. t NULL: none. */
 bool qkv_language_next(const struct qkv_tokenizer *t, size_t *at, struct qkv_language *out);
+/* Whether a name is the code of a language, its token, or, with `part`, the code before "_". Upper and lower case are
+ * the same, and so are - and _. `code` has `size` bytes. */
+bool qkv_language_is(const char *name, const char *code, size_t size, bool part);
+/* The keys of tokenizer_config.json that name the languages of sources and of targets: those of Marian, and those of
+ * mBART, M2M100 and NLLB. */
+extern const char *const qkv_language_keys[2][2];
+/* Names the language of sources, or of targets, as that key does; a language that is named already stays, and one that
+ * would be the model's own, "auto", is none. code NULL: none. */
+enum qkv_status qkv_language_name(struct qkv_context *ctx, struct qkv_tokenizer *t, bool target, size_t key,
+                                  const char *code);
+/* Puts the language of sources that the folder names into the tokens around a sequence, where they have another one: as
+ * the tokenizers of mBART and NLLB do when they are loaded. */
+void qkv_language_take_source(struct qkv_tokenizer *t);
 
 /* ---- tokenizer_folder.c ---------------------------------------------------------------------------------------- */
 

@@ -9,8 +9,6 @@
 #include <sys/stat.h>
 
 #define ENDS_KEY "more_end_tokens"
-/* The languages of sources and of targets: the keys of Marian, and those of mBART, M2M100 and NLLB. */
-static const char *const language_keys[2][2] = {{"source_lang", "src_lang"}, {"target_lang", "tgt_lang"}};
 enum { CONFIG_BYTES = 1 << 24, VOCAB_BYTES = 1 << 28 };
 
 static const char *const role_keys[QKV_TOKEN_ROLES] = {
@@ -438,15 +436,14 @@ static enum qkv_status folder_ends(struct folder *f) {
     return status;
 }
 
-/* Reads the languages, but not those that would be the model's own, "auto". */
 static enum qkv_status folder_languages(struct folder *f) {
-    for (size_t i = 0; i < 2; i++)
-        for (size_t k = 0; k < 2 && !f->t->languages[i]; k++) {
-            const char *code = json_string_value(json_object_get(f->config, language_keys[i][k]));
-            if (!code || !*code || strlen(code) >= QKV_LANGUAGE_TEXT || !strcmp(code, QKV_LANGUAGE_AUTO)) continue;
-            if (!(f->t->languages[i] = qkv_copy_string(f->ctx, code))) return QKV_MEMORY;
-        }
-    return QKV_OK;
+    enum qkv_status status = QKV_OK;
+    for (size_t i = 0; i < 4 && !status; i++) {
+        const json_t *code = json_object_get(f->config, qkv_language_keys[i / 2][i % 2]);
+        status = qkv_language_name(f->ctx, f->t, i / 2, i % 2, json_string_value(code));
+    }
+    qkv_language_take_source(f->t);
+    return status;
 }
 
 static enum qkv_status folder_roles(struct folder *f) {
@@ -506,10 +503,15 @@ enum qkv_status qkv_tokenizer_read_roles(struct qkv_context *ctx, struct qkv_tok
     return status;
 }
 
-bool qkv_tokenizer_has_roles(const struct qkv_tokenizer *t) {
-    bool any = t->end_count > 0 || t->chats.count > 0 || t->languages[0] || t->languages[1];
+/* Whether the configuration names special tokens, or has templates of chats. */
+static bool roles_named(const struct qkv_tokenizer *t) {
+    bool any = t->end_count > 0 || t->chats.count > 0;
     for (size_t i = 0; i < QKV_TOKEN_ROLES; i++) any = any || (t->has_role[i] && t->roles[i] >= 0);
     return any;
+}
+
+bool qkv_tokenizer_has_roles(const struct qkv_tokenizer *t) {
+    return roles_named(t) || t->languages[0] || t->languages[1];
 }
 
 /* The text of a token, or its key, for a file; NULL: it is not UTF-8, or no memory. */
@@ -538,7 +540,8 @@ static json_t *roles_json(struct qkv_context *ctx, const struct qkv_tokenizer *t
     if (made && t->end_count) made = !json_object_set(root, ENDS_KEY, ends);
     json_decref(ends);
     for (size_t i = 0; i < 2 && made; i++)
-        if (t->languages[i]) made = !json_object_set_new(root, language_keys[i][0], json_string(t->languages[i]));
+        if (t->languages[i])
+            made = !json_object_set_new(root, qkv_language_keys[i][t->short_keys[i]], json_string(t->languages[i]));
     if (made && t->chats.count) made = !json_object_set_new(root, "chat_template", qkv_chat_sources_json(&t->chats));
     if (made) return root;
     json_decref(root);
@@ -553,7 +556,7 @@ enum qkv_status qkv_tokenizer_write_roles(struct qkv_context *ctx, const struct 
 
 enum qkv_status qkv_tokenizer_write_class(struct qkv_context *ctx, const struct qkv_tokenizer *t, const char *folder,
                                           const char *file) {
-    return qkv_tokenizer_has_roles(t) ? QKV_OK : qkv_json_save(ctx, folder, file, roles_json(ctx, t, true));
+    return roles_named(t) ? QKV_OK : qkv_json_save(ctx, folder, file, roles_json(ctx, t, true));
 }
 
 enum qkv_status qkv_tokenizer_open(struct qkv_context *ctx, const char *path, struct qkv_tokenizer **out) {

@@ -32,7 +32,11 @@ static enum qkv_status special_chain(struct qkv_context *ctx, struct qkv_tokeniz
     memcpy(made->roles, t->roles, sizeof t->roles);
     memcpy(made->ends, t->ends, sizeof t->ends);
     made->end_count = t->end_count;
-    for (size_t i = 0; i < 2; i++) made->languages[i] = t->languages[i], t->languages[i] = NULL;
+    for (size_t i = 0; i < 2; i++) {
+        made->languages[i] = t->languages[i], t->languages[i] = NULL;
+        made->short_keys[i] = t->short_keys[i];
+    }
+    qkv_language_take_source(made);
     struct qkv_tokenizer old = *t;
     *t = *made;
     *made = old;

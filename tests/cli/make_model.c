@@ -1,5 +1,6 @@
 /* Makes a small model with random weights for the tests of the command: make_model KIND FOLDER. Kinds: classifier
- * (three classes with names), many (twenty classes without), encoder (with a mask), pairs, decoder. */
+ * (three classes with names), many (twenty classes without), encoder (with a mask), pairs, languages (pairs with tokens
+ * of two languages), decoder. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +22,18 @@ static const struct kind {
      QKV_TOKENIZER_CHARS_BYTES},
     {"encoder", STACK("encoder"), QKV_TOKENIZER_WORDS},
     {"pairs", STACK("encoder") "," STACK("decoder"), QKV_TOKENIZER_CHARS_BYTES},
+    {"languages", STACK("encoder") "," STACK("decoder"), QKV_TOKENIZER_CHARS_BYTES},
     {"decoder", STACK("decoder"), QKV_TOKENIZER_CHARS_BYTES},
 };
 
 static enum qkv_status make(struct qkv_context *ctx, const struct kind *kind, const char *folder) {
     static const char text[] = "the capital of England is London\nwhat is the name of the queen ?\n";
-    static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END, QKV_TOKEN_MASK};
+    static const char *const specials[] = {QKV_TOKEN_BEGIN, QKV_TOKEN_END, QKV_TOKEN_MASK, "__en__", "__de__"};
     static const char *const labels[] = {"place", "person", "Größe und Gewicht"};
-    struct qkv_tokenizer_options options = {
-        .size = sizeof options, .kind = kind->tokenizer, .specials = specials, .special_count = 3};
+    struct qkv_tokenizer_options options = {.size = sizeof options,
+                                            .kind = kind->tokenizer,
+                                            .specials = specials,
+                                            .special_count = strcmp(kind->name, "languages") ? 3 : 5};
     struct qkv_tokenizer *tokenizer;
     struct qkv_model *model = NULL;
     struct qkv_spec spec = {0};
@@ -69,7 +73,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; argc == 3 && i < sizeof kinds / sizeof kinds[0]; i++)
         if (!strcmp(argv[1], kinds[i].name)) kind = &kinds[i];
     if (!kind) {
-        fprintf(stderr, "usage: make_model classifier|many|encoder|pairs|decoder FOLDER\n");
+        fprintf(stderr, "usage: make_model classifier|many|encoder|pairs|languages|decoder FOLDER\n");
         return 2;
     }
     enum qkv_status status = qkv_context_create(&ctx, NULL);

@@ -12,7 +12,7 @@ make_spec
 make_text 80 >text.txt
 try 0 train run 4 --quiet
 tool=$BINARY/tests/cli/make_model
-for kind in classifier encoder pairs decoder; do try 0 "$tool" $kind $kind; done
+for kind in classifier encoder pairs languages decoder; do try 0 "$tool" $kind $kind; done
 refuse 2 'two models have the name run; name them' "$QKV" serve run run
 refuse 2 '^qkv: --allow-origin is "example.org"; it is a site' "$QKV" serve run --allow-origin example.org
 refuse 2 '^qkv: --allow-host is "a b"; it is a name' "$QKV" serve run --allow-host 'a b'
@@ -300,14 +300,35 @@ grep -qE "^$start, \"prompt_tokens\": [1-9]" all.err ||
     fail "no line of the log"
 
 # ---- languages ----
-serve languages named --log none
+serve languages named languages --log none
 ask GET /languages
 expect 200 '^\[\{"code": "en", "name": "en", "targets": \["de"\]\}\]$'
+ask GET '/languages?model=languages'
+expect 200 '^\[\{"code": "en", "name": "en", "targets": \["en", "de"\]\}, \{"code": "de", .*\}\]$'
+ask GET '/languages?model=nothing'
+expect 404 'there is no model'
+string='"([^"\]|\\.)*"'
+for language in en de; do
+    post /translate '{"model":"languages","q":"the queen","target":"'$language'"}'
+    expect 200 translatedText
+    grep -oE "\"translatedText\": $string" body | sed 's/^[^:]*: //' >$language.served
+    try 0 "$QKV" translate languages -q --json "the queen" --target $language
+    grep -oE "\[\{\"text\": $string" out | sed 's/^[^:]*: //' >$language.translated
+    same "$(cat $language.served)" "$(cat $language.translated)" "a translation to $language"
+done
+! cmp -s en.served de.served || fail "languages change nothing"
+post $c '{"model":"languages","prompt":"the queen","max_tokens":4,"temperature":0,"logprobs":1,"target":"de"}'
+expect 200 '"tokens": \["__de__", .*"text_offset": \[0, 0, '
 stop languages
 try 0 "$QKV" translate named -q "the queen" --source en --target DE
 same "$(cat out)" "$("$QKV" translate named -q "the queen")" "a translation with languages"
 refuse 1 'the target language is "fr", but the model has de' "$QKV" translate named a --target fr
-refuse 2 'both choose the first token' "$QKV" translate named a --target de --force-first 3
+try 0 "$QKV" translate named a --target de --force-first 3
+refuse 1 'both choose the first token' "$QKV" translate languages a --target de --force-first 3
+german=$(sed -nE 's/.*"id": ([0-9]+), "content": "__de__".*/\1/p' languages/tokenizer.json)
+refuse 1 'the rules suppress it' "$QKV" translate languages a --target de --suppress "$german"
+try 0 "$QKV" translate languages a --target de --max-tokens 1 --beam 2 --scores
+same "$(cat out)" "$(printf '0.0000\t')" "a result that is the language alone"
 
 # ---- keys and limits ----
 printf 'first-key\nsecond-key\n' >keys.txt
