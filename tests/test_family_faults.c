@@ -78,6 +78,8 @@ static void a_family_is_read_under_its_other_names(void **state) {
         {"bart_small", "BartForConditionalGeneration", "BartModel"},
         {"bert_pretraining", "BertForPreTraining", "BertForMaskedLM"},
         {"t5_encoder", "T5EncoderModel", "MT5EncoderModel"},
+        {"umt5", "\"use_cache\": true", "\"use_cache\": true, \"scalable_attention\": true"},
+        {"umt5_encoder", "\"use_cache\": true", "\"use_cache\": true, \"scalable_attention\": true"},
         {"qwen3_classify", "\"Qwen3ForSequenceClassification\"", "\"Qwen3ForSequenceClassification\", \"Qwen3Model\""},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
@@ -99,7 +101,6 @@ static void a_family_is_read_under_its_other_names(void **state) {
     }
 }
 
-/* The key that says which layers have experts is no list, or no number: all layers would be of one kind. */
 /* Sentence models: the encoder alone, under the name of a masked language model. */
 static void a_masked_language_model_without_a_head_is_an_encoder(void **state) {
     (void)state;
@@ -123,6 +124,7 @@ static void a_masked_language_model_without_a_head_is_an_encoder(void **state) {
     }
 }
 
+/* The key that says which layers have experts is no list, or no number: all layers would be of one kind. */
 static void what_says_the_kinds_of_layers_is_refused_by_its_key(void **state) {
     (void)state;
     static const struct {
@@ -212,8 +214,24 @@ static void tensors_that_are_missing_left_over_or_others_are_refused_by_name(voi
     qkv_context_free(ctx);
 }
 
-/* A table of scores, stored although config.json ties it to the embedding, must have the numbers of the embedding;
- * else the folder is refused. */
+/* Those of ESM-2 have learned positions, though rotations are their positions; those of ESM-1b use them. */
+static void learned_positions_beside_rotations_are_left_out(void **state) {
+    (void)state;
+#define POSITIONS "esm.embeddings.position_embeddings.weight"
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    const char *folder = tensors_changed(ctx, TEST_SOURCE_DIR "/tests/golden/hf/esm", "", NULL, POSITIONS);
+    load_or_fail(ctx, folder, &model);
+    qkv_model_free(model);
+    test_remove_tree(folder);
+    folder = tensors_changed(ctx, TEST_SOURCE_DIR "/tests/golden/hf/esm_absolute", POSITIONS, leave_out, NULL);
+    expect_refused(folder, QKV_FORMAT, "no tensor " POSITIONS);
+    test_remove_tree(folder);
+    qkv_context_free(ctx);
+#undef POSITIONS
+}
+
 static void shorten(struct qkv_array *array) {
     array->shape[0]--;
     array->bytes -= sizeof(float);
@@ -246,6 +264,8 @@ static void norms_that_are_a_tensor_for_each_head_are_refused_by_name(void **sta
 #undef NORM
 }
 
+/* A table of scores, stored although config.json ties it to the embedding, must have the numbers of the embedding;
+ * else the folder is refused. */
 static void a_head_beside_the_embedding_that_it_is_tied_to_has_its_numbers(void **state) {
     (void)state;
     const char *folder = test_path("head");
@@ -460,6 +480,7 @@ int main(void) {
         cmocka_unit_test(a_masked_language_model_without_a_head_is_an_encoder),
         cmocka_unit_test(what_says_the_kinds_of_layers_is_refused_by_its_key),
         cmocka_unit_test(norms_that_are_a_tensor_for_each_head_are_refused_by_name),
+        cmocka_unit_test(learned_positions_beside_rotations_are_left_out),
         cmocka_unit_test(tensors_that_are_missing_left_over_or_others_are_refused_by_name),
         cmocka_unit_test(a_head_beside_the_embedding_that_it_is_tied_to_has_its_numbers),
         cmocka_unit_test(weights_in_few_bits_that_do_not_fit_are_refused_by_key_and_by_tensor),

@@ -49,7 +49,8 @@ static const struct qkv_family_tensor tensors[] = {
 };
 
 /* The activation is the exact GELU, whatever hidden_act says. The head of contacts, which reads the weights of
- * attention, is not read. */
+ * attention, is not read. Published files of ESM-2, whose positions are rotations, have learned positions, too, that
+ * nothing uses. */
 const struct qkv_family qkv_family_esm = {
     .type = "esm",
     .architectures = "EsmForMaskedLM,EsmForSequenceClassification,EsmForTokenClassification,EsmModel",
@@ -64,7 +65,8 @@ const struct qkv_family qkv_family_esm = {
     .choices = choices,
     .tensors = tensors,
     .prefix = "esm.",
-    .ignored = "*pooler.dense.* *contact_head.* *rotary_embeddings.inv_freq lm_head.decoder.* lm_head.bias",
+    .ignored = "*pooler.dense.* *contact_head.* *rotary_embeddings.inv_freq lm_head.decoder.* lm_head.bias "
+               "esm.embeddings.position_embeddings.weight",
     .kept = "esm.pooler.dense.* esm.contact_head.*",
     .tied = "lm_head.decoder.*",
 };
