@@ -237,6 +237,49 @@ static void shorten(struct qkv_array *array) {
     array->bytes -= sizeof(float);
 }
 
+static void change_frequency(struct qkv_array *array) {
+    static const float others[] = {1, 0.1F, 0.02F, 0.001F};
+    array->data = others;
+}
+
+static void round_frequencies(struct qkv_array *array) {
+    static const uint16_t numbers[] = {0x3F80, 0x3DCD, 0x3C24, 0x3A83};
+    array->dtype = QKV_BF16;
+    array->data = numbers;
+    array->bytes /= 2;
+}
+
+static void cut_frequencies(struct qkv_array *array) {
+    array->shape[0] = 3;
+    array->bytes -= sizeof(float);
+}
+
+/* The reference computes with the frequencies that the file has; transformers 5.24 saves them under this name. */
+static void frequencies_are_those_of_the_base(void **state) {
+    (void)state;
+#define FREQUENCIES "esm.encoder.layer.*.attention.self.rotary_embeddings.inv_freq"
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    const char *const golden = TEST_SOURCE_DIR "/tests/golden/hf/esm";
+    const char *folder = tensors_changed(ctx, golden, FREQUENCIES, change_frequency, NULL);
+    expect_refused(folder, QKV_SPEC, FREQUENCIES " has 0.02 at place 2, but rope_theta 10000 makes it 0.01");
+    test_remove_tree(folder);
+    folder = tensors_changed(ctx, golden, FREQUENCIES, cut_frequencies, NULL);
+    expect_refused(folder, QKV_SHAPE, FREQUENCIES " has 3 frequencies, but config.json makes them 4");
+    test_remove_tree(folder);
+    folder = tensors_changed(ctx, golden, FREQUENCIES, round_frequencies, NULL);
+    load_or_fail(ctx, folder, &model);
+    qkv_model_free(model);
+    test_remove_tree(folder);
+    folder = tensors_changed(ctx, golden, FREQUENCIES, leave_out, NULL);
+    load_or_fail(ctx, folder, &model);
+    qkv_model_free(model);
+    test_remove_tree(folder);
+    qkv_context_free(ctx);
+#undef FREQUENCIES
+}
+
 /* StableLM has a tensor for each head of a norm. */
 static void norms_that_are_a_tensor_for_each_head_are_refused_by_name(void **state) {
     (void)state;
@@ -479,6 +522,7 @@ int main(void) {
         cmocka_unit_test(a_family_is_read_under_its_other_names),
         cmocka_unit_test(a_masked_language_model_without_a_head_is_an_encoder),
         cmocka_unit_test(what_says_the_kinds_of_layers_is_refused_by_its_key),
+        cmocka_unit_test(frequencies_are_those_of_the_base),
         cmocka_unit_test(norms_that_are_a_tensor_for_each_head_are_refused_by_name),
         cmocka_unit_test(learned_positions_beside_rotations_are_left_out),
         cmocka_unit_test(tensors_that_are_missing_left_over_or_others_are_refused_by_name),

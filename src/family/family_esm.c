@@ -10,9 +10,10 @@ static const struct qkv_family_rule positions[] = {
     {NULL, NULL},
 };
 
+/* The share is always 0.12, the default. */
 static const struct qkv_family_rule masks[] = {
     {"false", "encoder.embed.masked=null"},
-    {"true", "encoder.embed.masked.token=$mask_token_id; encoder.embed.masked.share=0.12"},
+    {"true", "encoder.embed.masked.token=$mask_token_id"},
     {NULL, NULL},
 };
 
@@ -67,6 +68,6 @@ const struct qkv_family qkv_family_esm = {
     .prefix = "esm.",
     .ignored = "*pooler.dense.* *contact_head.* *rotary_embeddings.inv_freq lm_head.decoder.* lm_head.bias "
                "esm.embeddings.position_embeddings.weight",
-    .kept = "esm.pooler.dense.* esm.contact_head.*",
+    .kept = "esm.pooler.dense.* esm.contact_head.* esm.encoder.layer.*.rotary_embeddings.inv_freq",
     .tied = "lm_head.decoder.*",
 };
