@@ -293,10 +293,11 @@ static void what_is_read_and_written_and_read_is_the_same_to_the_bit(void **stat
 /* Poolers, and the scores of pretraining tasks, are not weights of the model; an exported folder has them again, and
  * all names unchanged. */
 static void a_folder_is_written_with_all_that_it_had(void **state) {
-    static const char *const names[] = {"bert_model",      "bert_pretraining", "bert_answer",     "vit_model",
-                                        "albert_classify", "llama_model",      "llama_answer",    "gpt2_model",
-                                        "t5_tokens",       "mistral_answer",   "t5_encoder",      "roberta_answer",
-                                        "ministral",       "opt_classify",     "gemma3_both_ways"};
+    static const char *const names[] = {"bert_model",      "bert_pretraining", "bert_answer",      "vit_model",
+                                        "albert_classify", "llama_model",      "llama_answer",     "gpt2_model",
+                                        "t5_tokens",       "mistral_answer",   "t5_encoder",       "roberta_answer",
+                                        "ministral",       "opt_classify",     "gemma3_both_ways", "esm",
+                                        "esm_model"};
     for (size_t i = 0; i < TEST_COUNT(names); i++) {
         struct qkv_context *ctx;
         struct qkv_model *model;
@@ -375,6 +376,13 @@ static void a_model_that_no_family_has_is_refused_with_what_the_nearest_has_othe
     assert_int_equal(access(folder, F_OK), -1);
     assert_int_equal(qkv_model_export_published(model, "gpt3", "f32", folder), QKV_ARGUMENT);
     assert_non_null(strstr(qkv_message(ctx), "gpt3"));
+    qkv_model_free(model);
+    static const char *const share[] = {"embed.masked.share=0.3"};
+    OWNED_SPEC struct qkv_spec masked = {0};
+    assert_int_equal(qkv_folder_spec(ctx, TEST_SOURCE_DIR "/tests/golden/hf/esm", share, 1, &masked), QKV_OK);
+    assert_int_equal(qkv_model_create(ctx, &masked, 1, &model), QKV_OK);
+    assert_int_equal(qkv_model_export_published(model, "esm", "f32", folder), QKV_SPEC);
+    if (!strstr(qkv_message(ctx), "embed.masked.share=0.12")) fail_msg("%s", qkv_message(ctx));
     qkv_model_free(model);
     qkv_context_free(ctx);
 }
