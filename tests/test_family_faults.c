@@ -276,6 +276,21 @@ static void frequencies_are_those_of_the_base(void **state) {
     load_or_fail(ctx, folder, &model);
     qkv_model_free(model);
     test_remove_tree(folder);
+    struct qkv_tensors *was, *is; /* an export has them again */
+    char path[1200];
+    load_or_fail(ctx, golden, &model);
+    folder = test_path("written");
+    assert_int_equal(qkv_model_export_published(model, NULL, "f32", folder), QKV_OK);
+    snprintf(path, sizeof path, "%s/model.safetensors", golden);
+    assert_int_equal(qkv_tensors_open(ctx, path, &was), QKV_OK);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    assert_int_equal(qkv_tensors_open(ctx, path, &is), QKV_OK);
+    const struct qkv_array *a = qkv_tensors_find(was, FREQUENCIES), *b = qkv_tensors_find(is, FREQUENCIES);
+    assert_true(a && b && a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes));
+    qkv_tensors_close(was);
+    qkv_tensors_close(is);
+    qkv_model_free(model);
+    test_remove_tree(folder);
     qkv_context_free(ctx);
 #undef FREQUENCIES
 }
