@@ -240,9 +240,10 @@ static inline void random_head(struct qkv_random *r, bool tied, char out[400]) {
 
 enum topology { DECODER, ENCODER, BOTH };
 
-/* {…} of an embedding in version 2; its tokens are `width` wide, 0: as wide as the model. */
-static inline const char *random_embedding(struct qkv_random *r, int width, char out[500]) {
-    char position[120], layout[60] = "", offset[40] = "", norm[120] = "null", narrow[80] = "";
+/* {…} of an embedding in version 2; its tokens are `width` wide, 0: as wide as the model. `masks`: no stack with it is
+ * causal, so it may scale by masks. */
+static inline const char *random_embedding(struct qkv_random *r, int width, bool masks, char out[500]) {
+    char position[120], layout[60] = "", offset[40] = "", norm[120] = "null", narrow[80] = "", masked[60] = "";
     const char *kind = PICK(r, QKV_EMBED_POSITION_LIST(GRID_POSITION) "none"),
                *of_norm = PICK(r, QKV_NORM_LIST(GRID_NORM));
     if (!strcmp(kind, "sinusoidal"))
@@ -255,8 +256,11 @@ static inline const char *random_embedding(struct qkv_random *r, int width, char
     if (width)
         snprintf(narrow, sizeof narrow, ", \"bias\": %s, \"project\": \"%s\"", PICK(r, "true", "false"),
                  PICK(r, QKV_PROJECT_LIST(GRID_TEXT)));
-    snprintf(out, 500, "{\"position\": %s, \"scale\": %s, \"types\": %s, \"norm\": %s, \"width\": %d%s}", position,
-             PICK(r, "1.0", "4.5"), PICK(r, "0", "1", "3"), norm, width, narrow);
+    if (masks && qkv_random_below(r, 2))
+        snprintf(masked, sizeof masked, ", \"masked\": {\"token\": %s%s}", PICK(r, "3", "11"),
+                 PICK(r, "", ", \"share\": 0.3"));
+    snprintf(out, 500, "{\"position\": %s, \"scale\": %s, \"types\": %s, \"norm\": %s, \"width\": %d%s%s}", position,
+             PICK(r, "1.0", "4.5"), PICK(r, "0", "1", "3"), norm, width, narrow, masked);
     return out;
 }
 
@@ -278,11 +282,11 @@ static inline void random_spec(struct qkv_context *ctx, struct qkv_random *r, en
         snprintf(embedding, sizeof embedding, "\"position\": %s, \"embed_scale\": %s", PICK(r, added, other),
                  PICK(r, "1.0", "4.5"));
     else
-        snprintf(embedding, sizeof embedding, "\"embed\": %s", random_embedding(r, width, text));
+        snprintf(embedding, sizeof embedding, "\"embed\": %s", random_embedding(r, width, topology == ENCODER, text));
     if (version == 2 && topology == BOTH && qkv_random_below(r, 2)) { /* an embedding of its own */
         const size_t end = strlen(encoder) - 1;
         own = qkv_random_below(r, 2) ? 6 : 0;
-        snprintf(encoder + end, sizeof encoder - end, ", \"embed\": %s}", random_embedding(r, own, text));
+        snprintf(encoder + end, sizeof encoder - end, ", \"embed\": %s}", random_embedding(r, own, true, text));
     }
     if (version == 2 && topology == BOTH && qkv_random_below(r, 2)) { /* and a width */
         const size_t end = strlen(encoder) - 1;

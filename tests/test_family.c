@@ -376,6 +376,13 @@ static void a_model_that_no_family_has_is_refused_with_what_the_nearest_has_othe
     assert_int_equal(qkv_model_export_published(model, "gpt3", "f32", folder), QKV_ARGUMENT);
     assert_non_null(strstr(qkv_message(ctx), "gpt3"));
     qkv_model_free(model);
+    static const char *const share[] = {"embed.masked.share=0.3"};
+    OWNED_SPEC struct qkv_spec masked = {0};
+    assert_int_equal(qkv_folder_spec(ctx, TEST_SOURCE_DIR "/tests/golden/hf/esm", share, 1, &masked), QKV_OK);
+    assert_int_equal(qkv_model_create(ctx, &masked, 1, &model), QKV_OK);
+    assert_int_equal(qkv_model_export_published(model, "esm", "f32", folder), QKV_SPEC);
+    if (!strstr(qkv_message(ctx), "embed.masked.share=0.12")) fail_msg("%s", qkv_message(ctx));
+    qkv_model_free(model);
     qkv_context_free(ctx);
 }
 

@@ -78,6 +78,8 @@ static void a_family_is_read_under_its_other_names(void **state) {
         {"bart_small", "BartForConditionalGeneration", "BartModel"},
         {"bert_pretraining", "BertForPreTraining", "BertForMaskedLM"},
         {"t5_encoder", "T5EncoderModel", "MT5EncoderModel"},
+        {"umt5", "\"umt5\"", "\"umt5\", \"scalable_attention\": true"},
+        {"umt5_encoder", "\"umt5\"", "\"umt5\", \"scalable_attention\": true"},
         {"qwen3_classify", "\"Qwen3ForSequenceClassification\"", "\"Qwen3ForSequenceClassification\", \"Qwen3Model\""},
     };
     for (size_t i = 0; i < TEST_COUNT(cases); i++) {
@@ -99,7 +101,6 @@ static void a_family_is_read_under_its_other_names(void **state) {
     }
 }
 
-/* The key that says which layers have experts is no list, or no number: all layers would be of one kind. */
 /* Sentence models: the encoder alone, under the name of a masked language model. */
 static void a_masked_language_model_without_a_head_is_an_encoder(void **state) {
     (void)state;
@@ -123,6 +124,7 @@ static void a_masked_language_model_without_a_head_is_an_encoder(void **state) {
     }
 }
 
+/* The key that says which layers have experts is no list, or no number: all layers would be of one kind. */
 static void what_says_the_kinds_of_layers_is_refused_by_its_key(void **state) {
     (void)state;
     static const struct {
@@ -212,11 +214,85 @@ static void tensors_that_are_missing_left_over_or_others_are_refused_by_name(voi
     qkv_context_free(ctx);
 }
 
-/* A table of scores, stored although config.json ties it to the embedding, must have the numbers of the embedding;
- * else the folder is refused. */
+/* Those of ESM-2 have learned positions, though rotations are their positions; those of ESM-1b use them. */
+static void learned_positions_beside_rotations_are_left_out(void **state) {
+    (void)state;
+#define POSITIONS "esm.embeddings.position_embeddings.weight"
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    const char *folder = tensors_changed(ctx, TEST_SOURCE_DIR "/tests/golden/hf/esm", "", NULL, POSITIONS);
+    load_or_fail(ctx, folder, &model);
+    qkv_model_free(model);
+    test_remove_tree(folder);
+    folder = tensors_changed(ctx, TEST_SOURCE_DIR "/tests/golden/hf/esm_absolute", POSITIONS, leave_out, NULL);
+    expect_refused(folder, QKV_FORMAT, "no tensor " POSITIONS);
+    test_remove_tree(folder);
+    qkv_context_free(ctx);
+#undef POSITIONS
+}
+
 static void shorten(struct qkv_array *array) {
     array->shape[0]--;
     array->bytes -= sizeof(float);
+}
+
+static void change_frequency(struct qkv_array *array) {
+    static const float others[] = {1, 0.1F, 0.02F, 0.001F};
+    array->data = others;
+}
+
+static void round_frequencies(struct qkv_array *array) {
+    static const uint16_t numbers[] = {0x3F80, 0x3DCD, 0x3C24, 0x3A83};
+    array->dtype = QKV_BF16;
+    array->data = numbers;
+    array->bytes /= 2;
+}
+
+static void cut_frequencies(struct qkv_array *array) {
+    array->shape[0] = 3;
+    array->bytes -= sizeof(float);
+}
+
+/* The reference computes with the frequencies that the file has; transformers 5.24 saves them under this name. */
+static void frequencies_are_those_of_the_base(void **state) {
+    (void)state;
+#define FREQUENCIES "esm.encoder.layer.*.attention.self.rotary_embeddings.inv_freq"
+    struct qkv_context *ctx;
+    struct qkv_model *model;
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    const char *const golden = TEST_SOURCE_DIR "/tests/golden/hf/esm";
+    const char *folder = tensors_changed(ctx, golden, FREQUENCIES, change_frequency, NULL);
+    expect_refused(folder, QKV_SPEC, FREQUENCIES " has 0.02 at place 2, but rope_theta 10000 makes it 0.01");
+    test_remove_tree(folder);
+    folder = tensors_changed(ctx, golden, FREQUENCIES, cut_frequencies, NULL);
+    expect_refused(folder, QKV_SHAPE, FREQUENCIES " has 3 frequencies, but config.json makes them 4");
+    test_remove_tree(folder);
+    folder = tensors_changed(ctx, golden, FREQUENCIES, round_frequencies, NULL);
+    load_or_fail(ctx, folder, &model);
+    qkv_model_free(model);
+    test_remove_tree(folder);
+    folder = tensors_changed(ctx, golden, FREQUENCIES, leave_out, NULL);
+    load_or_fail(ctx, folder, &model);
+    qkv_model_free(model);
+    test_remove_tree(folder);
+    struct qkv_tensors *was, *is; /* an export has them again */
+    char path[1200];
+    load_or_fail(ctx, golden, &model);
+    folder = test_path("written");
+    assert_int_equal(qkv_model_export_published(model, NULL, "f32", folder), QKV_OK);
+    snprintf(path, sizeof path, "%s/model.safetensors", golden);
+    assert_int_equal(qkv_tensors_open(ctx, path, &was), QKV_OK);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    assert_int_equal(qkv_tensors_open(ctx, path, &is), QKV_OK);
+    const struct qkv_array *a = qkv_tensors_find(was, FREQUENCIES), *b = qkv_tensors_find(is, FREQUENCIES);
+    assert_true(a && b && a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes));
+    qkv_tensors_close(was);
+    qkv_tensors_close(is);
+    qkv_model_free(model);
+    test_remove_tree(folder);
+    qkv_context_free(ctx);
+#undef FREQUENCIES
 }
 
 /* StableLM has a tensor for each head of a norm. */
@@ -246,6 +322,8 @@ static void norms_that_are_a_tensor_for_each_head_are_refused_by_name(void **sta
 #undef NORM
 }
 
+/* A table of scores, stored although config.json ties it to the embedding, must have the numbers of the embedding;
+ * else the folder is refused. */
 static void a_head_beside_the_embedding_that_it_is_tied_to_has_its_numbers(void **state) {
     (void)state;
     const char *folder = test_path("head");
@@ -459,7 +537,9 @@ int main(void) {
         cmocka_unit_test(a_family_is_read_under_its_other_names),
         cmocka_unit_test(a_masked_language_model_without_a_head_is_an_encoder),
         cmocka_unit_test(what_says_the_kinds_of_layers_is_refused_by_its_key),
+        cmocka_unit_test(frequencies_are_those_of_the_base),
         cmocka_unit_test(norms_that_are_a_tensor_for_each_head_are_refused_by_name),
+        cmocka_unit_test(learned_positions_beside_rotations_are_left_out),
         cmocka_unit_test(tensors_that_are_missing_left_over_or_others_are_refused_by_name),
         cmocka_unit_test(a_head_beside_the_embedding_that_it_is_tied_to_has_its_numbers),
         cmocka_unit_test(weights_in_few_bits_that_do_not_fit_are_refused_by_key_and_by_tensor),

@@ -34,7 +34,7 @@ static void give_input(struct qkv_random *r, struct qkv_spec *spec, enum topolog
                                            .class_token = qkv_random_below(r, 2)};
     if (kind == QKV_INPUT_FRAMES) e->input.kernel = 3, e->input.stride = (int)test_between(r, 1, 2);
     e->input.bias = qkv_random_below(r, 2);
-    e->types = 0, e->scale = 1;
+    e->types = 0, e->scale = 1, e->masked.given = false;
     if (e->width && e->project == QKV_PROJECT_TOKEN) e->project = QKV_PROJECT_END;
     if (topology == BOTH && spec->tie == QKV_TIE_ALL) spec->tie = QKV_TIE_HEAD;
     if (topology == BOTH && spec->tie == QKV_TIE_STACKS) spec->tie = QKV_TIE_NONE;

@@ -256,30 +256,43 @@ static void check_position_scale(void **state) {
 }
 
 static struct qkv_tensor *build_mask_scale(struct fixture *f) {
-    static const int32_t words[] = {9, 3, 9, 9, 3, 3, 3, 3, 9, 9}, positions[] = {0, 1, 2, 3, 0, 1, 2, 0, 1, 0};
+    static const int32_t words[] = {9, 3, 9, 9, 3, 3, 3, 3, 9, 9};
     static const struct qkv_masked_spec rule = {.given = true, .token = 3, .share = 0.25};
-    struct qkv_masked_rows rows = {.ids = words, .positions = positions};
-    if (f->options) rows.lengths = f->options, rows.T = 5;
+    struct qkv_masked_rows rows = *(const struct qkv_masked_rows *)f->options;
+    rows.ids = words;
     struct qkv_tensor *x = qkv_op_linear(&f->tape, &f->leaves[0], &f->leaves[1], NULL, QKV_RESULT_FP32);
     return qkv_op_mask_scale(&f->tape, x, &rule, &rows);
 }
 
-/* Sequences of 4, 3 (masks alone), 2 and 1 tokens; with padding, of 3 and 5 tokens in 5 rows each. */
+/* Sequences of 4, 3 (masks alone), 2, 0 and 1 tokens, without padding and as documents; with padding behind, of 3 and 5
+ * tokens in 5 rows each; with padding before and behind and two documents. */
 static void check_mask_scale(void **state) {
     (void)state;
-    static const int32_t lengths[] = {3, 5};
-    static const double alone[] = {1, 0, 1, 1, 0, 0, 0, 0, 1.5, 0.75}, padded[] = {9, 0, 9, 9, 0, 0, 0, 0, 15, 15};
-    for (size_t k = 0; k < 2; k++) {
+    static const int32_t begins[] = {0, 4, 7, 9, 9, 10}, place[] = {0, 1, 2, 3, 5, 6, 7, 10, 11, 20};
+    static const int32_t alike[] = {0, 0, 0, 0, 1, 1, 1, 2, 2, 3}, two[] = {0, 0, 0, 0, 0, 0, 0, 1, 1, 1};
+    static const int32_t lengths[] = {3, 5}, nine[] = {9}, second[] = {2};
+    static const struct qkv_rows ragged = {.N = 10, .B = 5, .T = 5, .ragged = true, .start = begins, .place = place};
+    static const struct {
+        struct qkv_masked_rows rows;
+        double factors[10];
+    } cases[] = {
+        {{.batch = &ragged}, {1, 0, 1, 1, 0, 0, 0, 0, 1.5, 0.75}},
+        {{.T = 10, .documents = alike}, {1, 0, 1, 1, 0, 0, 0, 0, 1.5, 0.75}},
+        {{.T = 5, .lengths = lengths}, {1.125, 0, 1.125, 1.125, 0, 0, 0, 0, 1.875, 1.875}},
+        {{.T = 10, .documents = two, .starts = second, .lengths = nine},
+         {1.875, 0, 1.875, 1.875, 0, 0, 0, 0, 1.5, 1.5}},
+    };
+    for (size_t k = 0; k < TEST_COUNT(cases); k++) {
         struct fixture f;
         start(&f, 26 + k);
-        f.options = k ? lengths : NULL;
+        f.options = &cases[k].rows;
         leaf(&f, 10, 6, 0);
         leaf(&f, 6, 6, 0);
         for (size_t i = 0; i < 6 * 6; i++) f.values[1][i] = i % 7 == 0;
         check(&f, build_mask_scale);
         const struct qkv_tensor *y = build_mask_scale(&f);
         for (size_t i = 0; i < 10 * 6; i++) {
-            const double factor = k ? padded[i / 6] / 8 : alone[i / 6];
+            const double factor = cases[k].factors[i / 6];
             assert_true(fabs((double)cell(y, i) - factor * (double)f.values[0][i]) <= 1e-5 * factor);
         }
         finish(&f);

@@ -106,13 +106,20 @@ static void masks_are_tokens_of_attention_that_is_not_causal(void **state) {
     static const struct misfit misfits[] = {
         {"encoder.attention.causal=true",
          "encoder.embed.masked counts the masks of whole sequences, but encoder.attention.causal is true: a token must "
-         "not see "
-         "those after it (leave embed.masked out, or set causal to false)",
+         "not see those after it (leave embed.masked out, or set causal to false)",
          "embed.masked=null"},
         {"embed.masked.token=50", "encoder.embed.masked.token is 50, but the ids of 50 tokens end at 49", "vocab=51"},
         {"vocab=49", "encoder.embed.masked.token is 49, but the ids of 49 tokens end at 48", "embed.masked.token=3"},
     };
     refuse_all(encoder, misfits, TEST_COUNT(misfits));
+    static const char untied[] = START "\"tie\": \"none\", \"embed\": {\"masked\": {\"token\": 49}}, \"encoder\": "
+                                       "{\"layers\": 1, \"attention\": {\"heads\": 4}}}";
+    static const struct misfit vectors = {
+        "embed.input={\"kind\":\"vectors\",\"channels\":4}",
+        "encoder.embed.masked is of embeddings of tokens, but encoder.embed.input.kind is vectors (leave embed.masked "
+        "out)",
+        "embed.masked=null"};
+    refuse_all(untied, &vectors, 1);
 }
 
 static void patches_divide_the_image(void **state) {

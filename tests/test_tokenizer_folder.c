@@ -3,9 +3,11 @@
  * forms. */
 /* labels: quick */
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/json_load.h"
 #include "test_text.h"
+#include "text/sequence.h"
 
 static void write_json(const char *name, json_t *value) {
     char *text = json_dumps(value, JSON_COMPACT);
@@ -26,6 +28,7 @@ static void clear_folder(void) {
                                         "special_tokens_map.json",
                                         "added_tokens.json",
                                         "tokenizer.json",
+                                        "config.json",
                                         "sentence_bert_config.json",
                                         "sentence_roberta_config.json"};
     for (size_t i = 0; i < TEST_COUNT(names); i++) remove(test_path(names[i]));
@@ -249,6 +252,15 @@ static void texts_are_lowered_where_the_settings_of_sentences_say_so(void **stat
     clear_folder();
 }
 
+/* vocab.txt with white space on both sides of each line. */
+static void write_spaced(const char *lines, const char *space) {
+    char text[1000];
+    size_t n = 0;
+    for (const char *at = lines; *at; at += strcspn(at, "\n"), at += *at == '\n')
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%.*s%s\n", space, (int)strcspn(at, "\n"), at, space);
+    write_text("vocab.txt", text);
+}
+
 /* Ids and texts are those of EsmTokenizer of transformers 5.24. */
 static void proteins_are_cut_into_the_letters_of_their_vocabulary(void **state) {
     static const char vocab[] =
@@ -268,13 +280,25 @@ static void proteins_are_cut_into_the_letters_of_their_vocabulary(void **state) 
     };
     struct qkv_context *ctx = *state;
     struct qkv_tokenizer *t;
+    static const int32_t pair[] = {-1, 0, 0, 0, 0, 0, -1, 2, 0, 1, 0, 1, -1, 2, 1};
+    /* The class of the tokenizer, or the type of the model, whose file of tokens has white space around them. */
+    static const struct {
+        const char *config, *model;
+        bool spaces;
+    } folders[] = {
+        {"{\"tokenizer_class\": \"EsmTokenizer\", \"cls_token\": \"<cls>\", \"eos_token\": \"<eos>\", "
+         "\"mask_token\": \"<mask>\", \"pad_token\": \"<pad>\", \"unk_token\": \"<unk>\"}",
+         "{\"model_type\": \"bert\"}", false},
+        {"{\"tokenizer_class\": \"EsmTokenizer\"}", "{}", false},
+        {"{}", "{\"model_type\": \"esm\"}", false},
+        {"{\"tokenizer_class\": null}", "{\"model_type\": \"esm\"}", true},
+    };
+    struct qkv_pair_template template;
     clear_folder();
-    write_text("vocab.txt", vocab);
-    for (size_t k = 0; k < 2; k++) {
-        write_text("tokenizer_config.json",
-                   k ? "{\"tokenizer_class\": \"EsmTokenizer\"}"
-                     : "{\"tokenizer_class\": \"EsmTokenizer\", \"cls_token\": \"<cls>\", \"eos_token\": \"<eos>\", "
-                       "\"mask_token\": \"<mask>\", \"pad_token\": \"<pad>\", \"unk_token\": \"<unk>\"}");
+    for (size_t k = 0; k < TEST_COUNT(folders); k++) {
+        write_spaced(vocab, folders[k].spaces ? " \t" : "");
+        write_text("config.json", folders[k].model);
+        write_text("tokenizer_config.json", folders[k].config);
         assert_ok(ctx, qkv_folder_tokenizer(ctx, test_folder(), &t));
         for (size_t i = 0; i < TEST_COUNT(cases); i++) {
             int32_t *ids;
@@ -287,8 +311,56 @@ static void proteins_are_cut_into_the_letters_of_their_vocabulary(void **state) 
             qkv_free(text);
             qkv_free(ids);
         }
+        assert_ok(ctx, qkv_pair_template_read(ctx, t, true, &template));
+        assert_int_equal(template.count, 5);
+        for (size_t i = 0; i < template.count; i++) {
+            assert_int_equal(template.parts[i].sequence, pair[3 * i]);
+            assert_int_equal(template.parts[i].id, pair[3 * i + 1]);
+            assert_int_equal(template.parts[i].type, pair[3 * i + 2]);
+        }
+        qkv_pair_template_free(&template);
         qkv_tokenizer_free(t);
     }
+    clear_folder();
+}
+
+/* Parts of words in words of their own: the class of a tokenizer that is not read. */
+static void blenderbot_small_is_refused_by_its_class(void **state) {
+    struct qkv_context *ctx = *state;
+    struct qkv_tokenizer *t;
+    clear_folder();
+    write_text("vocab.json", "{\"a\": 0, \"b@@\": 1, \"__unk__\": 2}");
+    write_text("merges.txt", "#version: 0.2\na b</w>\n");
+    write_text("tokenizer_config.json", "{\"tokenizer_class\": \"BlenderbotSmallTokenizer\"}");
+    assert_fails(ctx, qkv_tokenizer_open(ctx, test_folder(), &t), QKV_FILE, "of the class BlenderbotSmallTokenizer");
+    clear_folder();
+    write_text("vocab.json", "{\"a\": 0, \"b@@\": 1, \"__unk__\": 2}");
+    write_text("merges.txt", "#version: 0.2\na b</w>\n");
+    write_text("config.json", "{\"model_type\": \"blenderbot-small\"}");
+    assert_fails(ctx, qkv_tokenizer_open(ctx, test_folder(), &t), QKV_FILE, "of the class BlenderbotSmallTokenizer");
+    clear_folder();
+}
+
+/* A vocabulary of many tokens and as many added tokens are read at once. */
+static void many_added_tokens_of_proteins_are_read_in_little_time(void **state) {
+    enum { MANY = 30000 };
+    struct qkv_context *ctx = *state;
+    struct qkv_tokenizer *t;
+    char *text = malloc((size_t)MANY * 32), *at = text;
+    clear_folder();
+    for (int i = 0; i < MANY; i++) at += sprintf(at, "<t%d>\n", i);
+    write_text("vocab.txt", text);
+    at = text + sprintf(text, "{");
+    for (int i = 0; i < MANY; i++) at += sprintf(at, "%s\"<t%d>\": %d", i ? ", " : "", i, i);
+    sprintf(at, "}");
+    write_text("added_tokens.json", text);
+    write_text("tokenizer_config.json", "{\"tokenizer_class\": \"EsmTokenizer\", \"unk_token\": \"<t3>\"}");
+    const clock_t begin = clock();
+    assert_ok(ctx, qkv_tokenizer_open(ctx, test_folder(), &t));
+    assert_true((double)(clock() - begin) < 20.0 * CLOCKS_PER_SEC);
+    assert_int_equal(qkv_tokenizer_vocab(t), MANY);
+    qkv_tokenizer_free(t);
+    free(text);
     clear_folder();
 }
 
@@ -366,6 +438,8 @@ int main(void) {
         cmocka_unit_test(texts_are_lowered_where_the_settings_of_sentences_say_so),
         cmocka_unit_test(roles_and_ends_of_both_tokenizers_are_kept_by_a_folder),
         cmocka_unit_test(proteins_are_cut_into_the_letters_of_their_vocabulary),
+        cmocka_unit_test(blenderbot_small_is_refused_by_its_class),
+        cmocka_unit_test(many_added_tokens_of_proteins_are_read_in_little_time),
         cmocka_unit_test(a_folder_without_a_tokenizer_and_files_that_are_none_are_refused)};
     return cmocka_run_group_tests(tests, test_context, test_context_done);
 }

@@ -123,9 +123,9 @@ QKV_API enum qkv_module_kind qkv_module_kind(const struct qkv_module *module);
 
 /* The parameters of a module: their number; the name ("attn.q.weight" of a block, "q.weight" of an attention, "weight"
  * of a norm), shape and type of the i-th; NULL past the last. The arrays belong to the module. A new attention or block
- * with learned positions also has the weights of these, which in a model belong to the stack
- * or, with per_layer, to the layer: "position.buckets.weight" (buckets,H), "position.relative.weight"
- * (2·max_distance + 1,H) or "position.slopes.weight" (1,H). */
+ * with learned positions also has the weights of these, which in a model belong to the stack or, with per_layer, to the
+ * layer: "position.buckets.weight" (buckets,H), "position.relative.weight" (2·max_distance + 1,H) or
+ * "position.slopes.weight" (1,H). */
 QKV_API size_t qkv_module_parameters(const struct qkv_module *module);
 QKV_API const struct qkv_array *qkv_module_parameter(const struct qkv_module *module, size_t i);
 /* Copies the numbers of the i-th parameter, or its gradient, out or in, as qkv_model_get_weights and the calls after it

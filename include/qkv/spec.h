@@ -444,7 +444,8 @@ struct qkv_input_spec {
     bool bias; /* vectors: the projection has a bias, default true */
 };
 /* Masks in the embedding (ESM-2; Lin et al. 2022): embeddings of the token are 0, and those of the other tokens of a
- * sequence of n tokens, m of which are masks, are multiplied by (1 − share)·n/(n − m). */
+ * sequence of n tokens, m of which are masks, are multiplied by (1 − share)·n/(n − m). Each document that is packed
+ * into a row is a sequence; padding is not counted. Vectors in place of embeddings are left as they are. */
 struct qkv_masked_spec {
     bool given;   /* false (null in JSON): masks are tokens like others */
     int token;    /* must be given */

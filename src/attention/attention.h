@@ -68,7 +68,8 @@ struct qkv_position_tables {
      * order; rows NULL: none */
     struct qkv_distance_map map;
 };
-/* The trainable weights of distance_bias, one for each trainable kind of position. The layers of a stack share them. */
+/* The trainable weights of distance_bias, one for each trainable kind of position. The layers of a stack share them, or
+ * each has its own (per_layer). */
 struct qkv_distance_weights {
     struct qkv_tensor buckets, relative, slopes;
 };

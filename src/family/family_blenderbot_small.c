@@ -1,5 +1,6 @@
-/* Blenderbot-small (Roller et al. 2020): BART whose decoder norms the embedding of tokens, which it does not scale,
- * before it adds positions. */
+/* Blenderbot-small (Roller et al. 2020): BART whose decoder norms the embedding of tokens before it adds positions.
+ * scale_embedding is of both stacks, as in ParlAI, which trained the published weights, and in transformers 4; the
+ * decoder of transformers 5.24 leaves it out. */
 #include "family/family_tables.h"
 
 const struct qkv_family qkv_family_blenderbot_small = {
@@ -15,8 +16,7 @@ const struct qkv_family qkv_family_blenderbot_small = {
             "add_final_layer_norm do_blenderbot_90_layernorm layernorm_variant extra_layer_norm",
     .spec = QKV_FAMILY_BART_SPEC
     "source_vocab=$vocab_size; context=$max_position_embeddings; *.attention.bias=true; "
-    "encoder.embed.scale=$scale_embedding:scaled; decoder.embed.scale=1.0; *.embed.position.kind='learned'; "
-    "*.embed.norm.kind='layernorm'; "
+    "*.embed.scale=$scale_embedding:scaled; *.embed.position.kind='learned'; *.embed.norm.kind='layernorm'; "
     "*.embed.norm.eps=1e-5; encoder.embed.norm_tokens=false; decoder.embed.norm_tokens=true; *.norm.placement='post'",
     .choices = qkv_family_bart_choices,
     .tensors = qkv_family_bart_embeddings,

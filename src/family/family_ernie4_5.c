@@ -3,6 +3,7 @@
 
 static const struct qkv_family_rule biases[] = {
     {"false", "decoder.attention.bias=false; decoder.ffn.bias=false"},
+    {"null", "decoder.attention.bias=false; decoder.ffn.bias=false"},
     {"true", "decoder.attention.bias=true; decoder.ffn.bias=true"},
     {NULL, NULL},
 };

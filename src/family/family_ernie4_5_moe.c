@@ -8,7 +8,8 @@ static const struct qkv_family_kind kinds[] = {
     {"'sparse'", "sparse",
      "ffn.experts.top_k=$moe_k; ffn.experts.balance_loss=0; ffn.experts.z_loss=0; ffn.d_ff=$moe_intermediate_size; "
      "ffn.experts.count=$moe_num_experts; ffn.experts.scores='softmax'; ffn.experts.correction=true; "
-     "ffn.experts.normalize=true; ffn.experts.shared=$moe_num_shared_experts:shared; ffn.experts.unbiased=$use_bias"},
+     "ffn.experts.normalize=true; ffn.experts.shared=$moe_num_shared_experts:shared; "
+     "ffn.experts.unbiased=$use_bias:flag"},
     {NULL, NULL, NULL},
 };
 
@@ -43,6 +44,7 @@ static void kinds_write(json_t *config, const json_t *values) {
 /* Biases of attention, of dense layers, of the shared expert and of the head; other experts have none. */
 static const struct qkv_family_rule biases[] = {
     {"use_bias=false", "decoder.attention.bias=false; decoder.ffn.bias=false; head.bias=false"},
+    {"use_bias=null", "decoder.attention.bias=false; decoder.ffn.bias=false; head.bias=false"},
     {"use_bias=true; class='ForCausalLM'", "decoder.attention.bias=true; decoder.ffn.bias=true; head.bias=true"},
     {"use_bias=true; class='Model'", "decoder.attention.bias=true; decoder.ffn.bias=true"},
     {NULL, NULL},

@@ -10,9 +10,10 @@ static const struct qkv_family_rule positions[] = {
     {NULL, NULL},
 };
 
+/* The share is always 0.12, the default. */
 static const struct qkv_family_rule masks[] = {
     {"false", "encoder.embed.masked=null"},
-    {"true", "encoder.embed.masked.token=$mask_token_id; encoder.embed.masked.share=0.12"},
+    {"true", "encoder.embed.masked.token=$mask_token_id"},
     {NULL, NULL},
 };
 
@@ -49,7 +50,8 @@ static const struct qkv_family_tensor tensors[] = {
 };
 
 /* The activation is the exact GELU, whatever hidden_act says. The head of contacts, which reads the weights of
- * attention, is not read. */
+ * attention, is not read. Published files of ESM-2, whose positions are rotations, have learned positions, too, that
+ * nothing uses. */
 const struct qkv_family qkv_family_esm = {
     .type = "esm",
     .architectures = "EsmForMaskedLM,EsmForSequenceClassification,EsmForTokenClassification,EsmModel",
@@ -64,7 +66,8 @@ const struct qkv_family qkv_family_esm = {
     .choices = choices,
     .tensors = tensors,
     .prefix = "esm.",
-    .ignored = "*pooler.dense.* *contact_head.* *rotary_embeddings.inv_freq lm_head.decoder.* lm_head.bias",
-    .kept = "esm.pooler.dense.* esm.contact_head.*",
+    .ignored = "*pooler.dense.* *contact_head.* *rotary_embeddings.inv_freq lm_head.decoder.* lm_head.bias "
+               "esm.embeddings.position_embeddings.weight",
+    .kept = "esm.pooler.dense.* esm.contact_head.* esm.encoder.layer.*.rotary_embeddings.inv_freq",
     .tied = "lm_head.decoder.*",
 };

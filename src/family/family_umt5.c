@@ -24,6 +24,7 @@ const struct qkv_family qkv_family_umt5 = {
     .aliases = QKV_FAMILY_T5_ALIASES "; num_layers=num_decoder_layers",
     .defaults = QKV_FAMILY_T5_DEFAULTS QKV_FAMILY_UMT5_DEFAULTS
     "tie_word_embeddings=null; scale_decoder_outputs=null",
+    .idle = "scalable_attention",
     .spec = QKV_FAMILY_NO_BIASES QKV_FAMILY_T5_BOTH_STACKS "; *.attention.position.per_layer=true",
     .choices = qkv_family_t5_choices,
     .tensors = tensors,

@@ -22,7 +22,7 @@ const struct qkv_family qkv_family_umt5_encoder = {
     .aliases = QKV_FAMILY_T5_ALIASES,
     .defaults = QKV_FAMILY_T5_DEFAULTS QKV_FAMILY_UMT5_DEFAULTS,
     .needs = "is_decoder=false",
-    .idle = "num_decoder_layers scale_decoder_outputs",
+    .idle = "num_decoder_layers scale_decoder_outputs scalable_attention",
     .spec = QKV_FAMILY_NO_BIASES QKV_FAMILY_T5_STACK("encoder.") "encoder.attention.position.per_layer=true",
     .choices = qkv_family_t5_encoder_choices,
     .tensors = tensors,

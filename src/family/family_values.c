@@ -111,6 +111,12 @@ static json_t *there_zero(const json_t *config, const json_t *x) {
     return json_is_null(x) ? json_integer(0) : json_incref((json_t *)(uintptr_t)x);
 }
 
+/* null in config.json is false in a spec. */
+static json_t *there_flag(const json_t *config, const json_t *x) {
+    (void)config;
+    return json_is_null(x) ? json_false() : json_incref((json_t *)(uintptr_t)x);
+}
+
 /* null in config.json is 0 in a spec: the default. */
 static json_t *there_rule(const json_t *config, const json_t *x) {
     (void)config;
@@ -346,6 +352,11 @@ static json_t *back_zero(const struct qkv_spec *spec, const json_t *x) {
     return json_number_value(x) == 0 ? json_null() : json_incref((json_t *)(uintptr_t)x);
 }
 
+static json_t *back_flag(const struct qkv_spec *spec, const json_t *x) {
+    (void)spec;
+    return json_incref((json_t *)(uintptr_t)x);
+}
+
 /* Classes with types look up one per token, so they need at least one. */
 static json_t *back_types(const struct qkv_spec *spec, const json_t *x) {
     (void)spec;
@@ -496,6 +507,7 @@ static const struct {
     {"activation", there_activation, back_activation, "is not an activation that can be read"},
     {"zero", there_zero, back_zero, "is out of range"},
     {"rule", there_rule, back_zero, "is out of range"},
+    {"flag", there_flag, back_flag, "is not true or false"},
     {"rotary", there_rotary, back_rotary, "is out of range"},
     {"types", there_rule, back_types, "is out of range"},
     {"expansion", there_expansion, back_expansion, "is out of range"},

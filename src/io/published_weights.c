@@ -1,4 +1,5 @@
 /* Published folders: the weights of a spec in tensors of a family. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ static const struct qkv_published_entry *entry_find(const struct qkv_published *
 
 /* ---- matching ---------------------------------------------------------------------------------------------------- */
 
-/* Finds the tensors of rows that are tensors of their own. */
+/* Finds the tensors of rows that are tensors of their own. They may be of several types: take_rows converts each. */
 static enum qkv_status match_rows(const struct qkv_published *p, const struct qkv_array *want,
                                   struct qkv_published_entry *e) {
     enum qkv_status status = QKV_OK;
@@ -248,6 +249,47 @@ static enum qkv_status check_tied(const struct qkv_published *p) {
     return QKV_OK;
 }
 
+/* Fails where the frequencies of rotations are stored and are not those of the base, which passes compute with. */
+static enum qkv_status check_rotation(const struct qkv_published *p, const struct qkv_published_part *file,
+                                      const struct qkv_array *array, const struct qkv_attention_spec *attention) {
+    const struct qkv_position_spec *position = &attention->position;
+    const size_t pairs = qkv_rotation_pairs(position, attention->head_dim);
+    float *stored = qkv_allocate(p->ctx, pairs + 1, sizeof *stored);
+    char base[QKV_REAL_TEXT];
+    enum qkv_status status = stored ? QKV_OK : QKV_MEMORY;
+    if (!status && qkv_array_elements(array) != pairs)
+        status = qkv_fail(p->ctx, QKV_SHAPE, "%s: %.*s has %zu frequencies, but config.json makes them %zu", file->path,
+                          qkv_shown_length(array->name), array->name, qkv_array_elements(array), pairs);
+    if (!status) status = qkv_tensors_floats(file->tensors, array, stored);
+    for (size_t i = 0; i < pairs && !status; i++) {
+        const double want = pow(position->theta, -(double)i / (double)pairs);
+        if (fabs((double)stored[i] - want) <= (array->dtype == QKV_F32 ? 1e-4 : 1e-2) * want) continue;
+        status =
+            qkv_fail(p->ctx, QKV_SPEC,
+                     "%s: %.*s has %.6g at place %zu, but rope_theta %s makes it %.6g; set rope_theta to the base that "
+                     "the model was trained with",
+                     file->path, qkv_shown_length(array->name), array->name, (double)stored[i], i,
+                     qkv_real_text(base, position->theta), want);
+    }
+    free(stored);
+    return status;
+}
+
+/* Families that keep such tensors read them: others, whose files may have them, compute with the base as well. */
+static enum qkv_status check_rotations(const struct qkv_published *p, const struct qkv_spec *spec) {
+    const struct qkv_stack_spec *stack = spec->decoder.layers ? &spec->decoder : &spec->encoder;
+    const struct qkv_attention_spec *attention = &qkv_stack_layer(stack, 0)->attention;
+    char name[QKV_FAMILY_NAME];
+    enum qkv_status status = QKV_OK;
+    for (size_t f = 0; f < p->count && attention->position.kind == QKV_POSITION_ROPE; f++)
+        for (size_t i = 0; i < qkv_tensors_count(p->files[f].tensors) && !status; i++) {
+            const struct qkv_array *array = qkv_tensors_at(p->files[f].tensors, i);
+            if (strstr(array->name, ".inv_freq") && qkv_family_keeps(&p->config, array->name, name))
+                status = check_rotation(p, &p->files[f], array, attention);
+        }
+    return status;
+}
+
 /* Checks the digests of weights that qkv has written. Weights of other programs have none. */
 static enum qkv_status check_ties(const struct qkv_published *p, const struct qkv_spec *spec) {
     char digest[QKV_DIGEST_TEXT];
@@ -265,6 +307,7 @@ static enum qkv_status check_ties(const struct qkv_published *p, const struct qk
 enum qkv_status qkv_published_check(const struct qkv_published *p, const struct qkv_spec *spec, bool ignore_digest) {
     enum qkv_status status = source_check(p->ctx, p);
     if (!status) status = check_tied(p);
+    if (!status) status = check_rotations(p, spec);
     return status || ignore_digest ? status : check_ties(p, spec);
 }
 

@@ -66,7 +66,8 @@ static struct qkv_tensor *embed_project(struct qkv_forward_args *f, struct qkv_t
 }
 
 static struct qkv_tensor *embed_masked(struct qkv_forward_args *f, const int32_t *ids, struct qkv_tensor *x) {
-    const struct qkv_masked_rows rows = {.ids = ids, .positions = f->positions, .lengths = f->lengths, .T = f->T};
+    const struct qkv_masked_rows rows = {
+        .ids = ids, .batch = f->rows, .documents = f->documents, .starts = f->starts, .lengths = f->lengths, .T = f->T};
     return f->inputs ? x : qkv_op_mask_scale(f->tape, x, &f->stack->spec->embed.masked, &rows);
 }
 

@@ -446,8 +446,10 @@ struct qkv_forward_args {
     const struct qkv_attend **kept;
     qkv_hook *hook; /* called with activations; NULL: none */
     void *hook_user;
-    const int32_t *lengths; /* (B): where padding is computed, the length of each sequence; else NULL */
-    double sequences;       /* losses of routers are means over this many sequences; 0: no such losses */
+    /* (B): where padding is computed, the first position of each sequence, and its length; else NULL */
+    const int32_t *starts, *lengths;
+    const int32_t *documents; /* (B,T): of each position; NULL: a sequence is one */
+    double sequences;         /* losses of routers are means over this many sequences; 0: no such losses */
     /* only the inputs of blocks are saved, backward computes blocks again; `kept` is NULL then */
     bool checkpoint;
 };

@@ -75,6 +75,11 @@ static struct qkv_forward_args module_args(struct qkv_module *m, const struct qk
     if (m->kind == QKV_MODULE_MODEL) batch.inputs = source ? m->memory : m->x;
     struct qkv_forward_args f = qkv_forward_begin(&m->tape, &m->model->spec, stack, &batch);
     if (has_self && cache) f.cache = cache->self.pool->attention;
+    if (has_self && !cache) {
+        f.starts = self->given.mask.starts;
+        f.lengths = self->given.mask.lengths;
+        f.documents = self->given.mask.key_documents;
+    }
     return f;
 }
 

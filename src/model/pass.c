@@ -44,7 +44,8 @@ static struct qkv_forward_args stack_args(struct qkv_pass *p, struct qkv_stack *
     struct qkv_forward_args args = qkv_forward_begin(&p->tape, &p->model->spec, stack, &batch);
     args.hook = p->options.hook;
     args.hook_user = p->options.hook_user;
-    args.lengths = p->options.padding ? side->lengths : NULL;
+    args.lengths = p->options.padding && !side->cu ? side->lengths : NULL; /* packed rows have no padding */
+    args.documents = side->documents;
     args.sequences = (double)p->loss_sequences;
     args.checkpoint = p->options.checkpoint;
     return args;

@@ -371,6 +371,12 @@ static enum qkv_status check_masked(const struct checker *c, const struct qkv_st
     const bool source = stack == &s->encoder && s->decoder.layers;
     const int vocab = source ? s->source_vocab : s->vocab;
     if (!masked->given) return QKV_OK;
+    if (stack->embed.input.kind != QKV_INPUT_TOKENS)
+        return qkv_fail(
+            c->ctx, QKV_SPEC,
+            "%s: %sembed.masked is of embeddings of tokens, but %sembed.input.kind is %s (leave embed.masked "
+            "out)",
+            c->name, name, name, qkv_input_text(stack->embed.input.kind));
     if (qkv_stack_find_causal(stack, true))
         return qkv_fail(c->ctx, QKV_SPEC,
                         "%s: %sembed.masked counts the masks of whole sequences, but %sattention.causal is true: a "

@@ -65,10 +65,13 @@ struct qkv_tensor *qkv_op_clip(struct qkv_tape *tape, struct qkv_tensor *x, size
 struct qkv_tensor *qkv_op_position_scale(struct qkv_tape *tape, struct qkv_tensor *x, size_t column, size_t width,
                                          const struct qkv_temperature_spec *rule, const int32_t *positions);
 
-/* The rows of token embeddings: their ids (N), and where sequences begin: at positions of 0, or, with lengths (N/T), at
- * every T-th row. */
+/* The rows of token embeddings: their ids (N), and the sequences that they are of. */
 struct qkv_masked_rows {
-    const int32_t *ids, *positions, *lengths;
+    const int32_t *ids;
+    const struct qkv_rows *batch; /* NULL: every T rows are a sequence */
+    const int32_t *documents;     /* of each place of the batch: each is a sequence; NULL: there are none */
+    /* (B): where padding is computed, the first token of each sequence and the end of its tokens; NULL: no padding */
+    const int32_t *starts, *lengths;
     size_t T;
 };
 /* Multiplies embeddings of masked tokens in place (mask_scale.c); x itself without a rule. Nothing else may use x,

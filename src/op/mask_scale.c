@@ -1,8 +1,9 @@
 /* mask_scale: embeddings of tokens of which some are masks (ESM-2; Lin et al. 2022), in place: those of masks become 0,
  * and the others of a sequence of n tokens, m of which are masks, are multiplied by (1 − share)·n/(n − m).
  *
- * Row n of x (N, C) is multiplied by its factor f[n], which has no gradient: dx = f[n]·dy. A sequence begins where the
- * position is 0, or, where padding is computed, after every T rows; its padding has the factor of its tokens. */
+ * Row n of x (N, C) is multiplied by its factor f[n], which has no gradient: dx = f[n]·dy. Of documents that are packed
+ * into a sequence, each counts for itself. Padding that is computed is not counted; it has the factor of the tokens
+ * next to it. */
 #include "op/op.h"
 
 enum { ROWS_A_PIECE = 16 };
@@ -16,27 +17,35 @@ struct mask_scale {
     size_t N, C;
 };
 
-/* The end of the sequence that begins at a row, and the number of its tokens without padding. */
-static size_t mask_scale_end(const struct mask_scale *o, size_t begin, size_t *tokens) {
-    size_t end = begin + 1;
-    if (o->rows.lengths) {
-        *tokens = (size_t)o->rows.lengths[begin / o->rows.T];
-        return begin + o->rows.T;
-    }
-    while (end < o->N && o->rows.positions[end] != 0) end++;
-    *tokens = end - begin;
-    return end;
+/* Sets the factors of rows [begin, end), of which [first, last) are tokens and the others padding. */
+static void mask_scale_set(const struct mask_scale *o, size_t begin, size_t end, size_t first, size_t last) {
+    size_t tokens = 0, masks = 0;
+    for (size_t n = qkv_max(begin, first); n < qkv_min(end, last); n++)
+        tokens++, masks += o->rows.ids[n] == o->rule.token;
+    const double rest = (double)(tokens - masks);
+    const float factor = masks == tokens ? 0 : (float)((1 - o->rule.share) * (double)tokens / rest);
+    for (size_t n = begin; n < end; n++) o->factors[n] = o->rows.ids[n] == o->rule.token ? 0 : factor;
+}
+
+static bool mask_scale_parted(const struct mask_scale *o, size_t n) {
+    const int32_t *documents = o->rows.documents;
+    const size_t place = o->rows.batch ? (size_t)o->rows.batch->place[n] : n;
+    return documents && documents[place] != documents[place - 1];
 }
 
 static enum qkv_status mask_scale_factors(void *argument) {
     const struct mask_scale *o = argument;
-    for (size_t begin = 0, end; begin < o->N; begin = end) {
-        size_t tokens, masks = 0;
-        end = mask_scale_end(o, begin, &tokens);
-        for (size_t n = begin; n < begin + tokens; n++) masks += o->rows.ids[n] == o->rule.token;
-        const double rest = (double)(tokens - masks);
-        const float factor = masks == tokens ? 0 : (float)((1 - o->rule.share) * (double)tokens / rest);
-        for (size_t n = begin; n < end; n++) o->factors[n] = o->rows.ids[n] == o->rule.token ? 0 : factor;
+    const struct qkv_masked_rows *r = &o->rows;
+    const size_t B = r->batch ? r->batch->B : o->N ? o->N / r->T : 0;
+    for (size_t b = 0, begin = 0, end; b < B; b++, begin = end) {
+        end = r->batch ? (size_t)r->batch->start[b + 1] : begin + r->T;
+        const size_t first = r->starts ? begin + (size_t)r->starts[b] : begin;
+        const size_t last = r->lengths ? begin + (size_t)r->lengths[b] : end;
+        for (size_t n = begin, next; n < end; n = next) {
+            for (next = n + 1; next < end && !mask_scale_parted(o, next); next++) {
+            }
+            mask_scale_set(o, n, next, first, last);
+        }
     }
     return QKV_OK;
 }
@@ -69,7 +78,7 @@ static enum qkv_status mask_scale_run(struct qkv_tape *tape, const struct qkv_no
 enum qkv_status qkv_check_mask_scale(struct qkv_tape *tape, struct qkv_node *node) {
     const struct mask_scale *o = node->saved;
     const struct qkv_tensor *x = node->inputs[0];
-    if (x->dtype == QKV_F32 && (!o->rows.lengths || (o->rows.T && x->rows % o->rows.T == 0))) return QKV_OK;
+    if (x->dtype == QKV_F32 && (o->rows.batch || !x->rows || (o->rows.T && x->rows % o->rows.T == 0))) return QKV_OK;
     return qkv_fail(tape->ctx, QKV_SHAPE,
                     "mask_scale: x (%zu,%zu) is not fp32, or is not made of sequences of %zu rows", x->rows, x->columns,
                     o->rows.T);
