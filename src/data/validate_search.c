@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "data/data.h"
-#include "generate/languages.h"
 
 enum { SOURCES_MOST = 500 };
 
@@ -95,7 +94,9 @@ static bool validate_search_take(void *user, size_t source, const struct qkv_hyp
     size_t best = SIZE_MAX, tokens = 0;
     for (size_t i = group->begin; i < group->end && count > 0; i++) {
         size_t n = qkv_examples_main(f->examples, f->order[i].index, f->reference) - 1; /* without its end */
-        const size_t lead = hypotheses->count && qkv_language_leads(f->d->model, *hypotheses->ids) &&
+        struct qkv_language led;
+        const size_t lead = hypotheses->count &&
+                            qkv_language_of(qkv_model_tokenizer(f->d->model), *hypotheses->ids, &led) &&
                             !(n && *f->reference == *hypotheses->ids);
         size_t edits = qkv_edit_distance(hypotheses->ids + lead, hypotheses->count - lead, f->reference, n);
         if (edits == SIZE_MAX) f->failed = true;

@@ -221,7 +221,8 @@ enum qkv_status qkv_languages_rule(struct qkv_model *m, const struct qkv_languag
                         "one of them out",
                         (int)first, (int)rules->first);
     if (first >= 0) rules->first = first;
-    if (qkv_language_leads(m, rules->first)) *lead = rules->first;
+    struct qkv_language l;
+    if (qkv_language_of(qkv_model_tokenizer(m), rules->first, &l)) *lead = rules->first;
     for (size_t i = 0; i < rules->suppressed.count && *lead >= 0; i++)
         if (rules->suppressed.ids[i] == *lead)
             return qkv_fail(m->ctx, QKV_ARGUMENT,
@@ -229,11 +230,6 @@ enum qkv_status qkv_languages_rule(struct qkv_model *m, const struct qkv_languag
                             "another language, or leave the token out of the suppressed ones",
                             (int)*lead);
     return QKV_OK;
-}
-
-bool qkv_language_leads(const struct qkv_model *m, int32_t first) {
-    struct qkv_language l;
-    return qkv_language_of(qkv_model_tokenizer(m), first, &l);
 }
 
 const char *qkv_target_token(const struct qkv_tokenizer *tokenizer, int32_t lead, bool trimmed, const int32_t *ids,

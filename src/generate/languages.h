@@ -26,8 +26,6 @@ enum qkv_status qkv_languages_put(struct qkv_model *model, const struct qkv_lang
  * the language, or force another first token. */
 enum qkv_status qkv_languages_rule(struct qkv_model *model, const struct qkv_languages *languages,
                                    struct qkv_token_rules *rules, int32_t *lead);
-/* Whether a token that may be −1 leads targets: rules force it, and it is a language. */
-bool qkv_language_leads(const struct qkv_model *model, int32_t first);
 
 /* The text of token `index` of a target, from 0; NULL: it has none, as the token `lead` that begins a target. With
  * `trimmed`, the first token that is text loses its space. `tokenizer` may be NULL. */

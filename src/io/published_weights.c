@@ -262,7 +262,7 @@ static enum qkv_status check_rotation(const struct qkv_published *p, const struc
                           qkv_shown_length(array->name), array->name, qkv_array_elements(array), pairs);
     if (!status) status = qkv_tensors_floats(file->tensors, array, stored);
     for (size_t i = 0; i < pairs && !status; i++) {
-        const double want = pow(position->theta, -(double)i / (double)pairs);
+        const double want = qkv_pow(position->theta, -(double)i / (double)pairs);
         if (fabs((double)stored[i] - want) <= (array->dtype == QKV_F32 ? 1e-4 : 1e-2) * want) continue;
         status =
             qkv_fail(p->ctx, QKV_SPEC,
