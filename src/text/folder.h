@@ -1,9 +1,8 @@
-/* folder.h: the files of a folder from which its tokenizer is read (tokenizer_folder.c, folder_vocab.c). */
+/* folder.h: the files of a folder from which its tokenizer is read (tokenizer_folder.c). */
 #ifndef QKV_FOLDER_H
 #define QKV_FOLDER_H
 
-#include <jansson.h>
-
+#include "base/json_load.h"
 #include "text/text.h"
 
 enum { QKV_FOLDER_CONFIG_BYTES = 1 << 24, QKV_FOLDER_VOCAB_BYTES = 1 << 28 };
@@ -16,6 +15,9 @@ struct qkv_folder {
     bool lowers;          /* sentence-transformers converts texts to lower case before the tokenizer */
     struct qkv_tokenizer *t;
 };
+
+/* ---- what the files say (folder_files.c) ----------------------------------------------------------------------- */
+
 /* The keys of the configuration that name special tokens. */
 extern const char *const qkv_role_keys[QKV_TOKEN_ROLES];
 
