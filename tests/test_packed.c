@@ -318,7 +318,9 @@ static void hear(void *user, const struct qkv_hook_point *point) {
     if (point->kind == QKV_HOOK_EMBEDDING) memcpy(h->rows, point->values, point->rows * point->columns * sizeof(float));
 }
 
-static bool counts_distances(const struct qkv_stack *stack) {
+/* Whether a stack reads a sequence only as a whole: its distances are those of rows, or its embedding counts masks. */
+static bool needs_all(const struct qkv_stack *stack) {
+    if (stack->spec->embed.masked.given) return true;
     for (int k = 0; k < stack->spec->kind_count; k++)
         if (qkv_position_has_distances(&stack->tables[k])) return true;
     return false;
@@ -335,10 +337,10 @@ static void positions_say_where_rows_stand(void **state) {
         int32_t ids[T], positions[T], natural[T];
         size_t from[T], n = 0;
         start(&s, 2400 + i, i % 2 ? ENCODER : DECODER, NULL);
-        const bool distances = counts_distances(i % 2 ? &s.model->encoder : &s.model->decoder);
+        const bool all = needs_all(i % 2 ? &s.model->encoder : &s.model->decoder);
         for (size_t t = 0; t < T; t++) {
             natural[t] = (int32_t)t;
-            if (!distances && !qkv_random_below(&s.random, 2))
+            if (!all && !qkv_random_below(&s.random, 2))
                 ids[n] = s.ids[t], positions[n] = (int32_t)t, from[n++] = t;
         }
         for (size_t k = 0; k < 2; k++)
@@ -408,7 +410,7 @@ static void packed_batches_that_make_no_sense_are_refused(void **state) {
     (void)state;
     struct sample s;
     const struct qkv_context_options exact = {.size = sizeof exact, .precision = QKV_FP32};
-    for (uint64_t i = 2600; start(&s, i, DECODER, &exact), counts_distances(&s.model->decoder); i++) finish(&s);
+    for (uint64_t i = 2600; start(&s, i, DECODER, &exact), needs_all(&s.model->decoder); i++) finish(&s);
     const int32_t cu[] = {0, 4, 4, 7};
     struct qkv_pass *pass;
     const struct qkv_pass_options o = {.size = sizeof o, .B = B, .T = 6, .rows = 9, .logits = true};

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "data/data.h"
+#include "text/text.h"
 
 enum { SOURCES_MOST = 500 };
 

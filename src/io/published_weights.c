@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/math.h"
 #include "io/generation.h"
 #include "io/io.h"
 #include "io/published_files.h"
