@@ -53,6 +53,7 @@
 #include "qkv/output.h"     /* files that a program writes for its user */
 #include "qkv/tokenizer.h"  /* text to ids and back */
 #include "qkv/chat.h"       /* talks to text, by the templates of models */
+#include "qkv/kinds.h"      /* the kinds of the parts of a transformer */
 #include "qkv/spec.h"       /* a transformer as data */
 #include "qkv/keys.h"       /* the keys of a spec in words */
 #include "qkv/model.h"      /* weights, costs */

@@ -23,10 +23,10 @@ toy() {
     same "$(diff -rq before copy | grep -c '^Only in copy')" "$((++files))" "files added after $1"
 }
 lines=0 files=0
-toy position_ramp.c model include/qkv/spec.h 'SINUSOIDAL,' 'X(RAMP, "ramp", "a ramp", ramp)'
-toy activation_softsign.c kernel/isa include/qkv/spec.h 'RELU,' \
+toy position_ramp.c model include/qkv/kinds.h 'SINUSOIDAL,' 'X(RAMP, "ramp", "a ramp", ramp)'
+toy activation_softsign.c kernel/isa include/qkv/kinds.h 'RELU,' \
     'X(SOFTSIGN, "softsign", "x / (1 + |x|)", softsign, false)'
-toy block_stream.c model include/qkv/spec.h 'PRE,' \
+toy block_stream.c model include/qkv/kinds.h 'PRE,' \
     'X(STREAM, "stream", "norm(x) + f(norm(x))", stream, true, ONE, false)'
 toy form_one.c attention src/attention/form.h 'heads)' 'X(one)'
 sed -i '/^    X(ATTN_V,/a\    X(ATTN_KV, "attn.kv", d->Hkv * d->D, d->M, LINEAR, true) \\' copy/src/op/weights.h
