@@ -386,6 +386,28 @@ static void a_model_that_no_family_has_is_refused_with_what_the_nearest_has_othe
     qkv_context_free(ctx);
 }
 
+/* Norms of heads are a tensor each, of which there may be many more than other weights. */
+static void norms_of_many_heads_are_written(void **state) {
+    (void)state;
+    static const char *const many[] = {"d_model=512", "decoder.attention.heads=64", "decoder.attention.kv_heads=32"};
+    struct qkv_context *ctx;
+    struct qkv_model *model, *again;
+    OWNED_SPEC struct qkv_spec spec = {0};
+    const char *folder = test_path("heads"), *const golden = TEST_SOURCE_DIR "/tests/golden/hf/stablelm_norms";
+    assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
+    assert_int_equal(qkv_folder_spec(ctx, golden, many, 3, &spec), QKV_OK);
+    assert_int_equal(qkv_model_create(ctx, &spec, 1, &model), QKV_OK);
+    if (qkv_model_export_published(model, "stablelm", "f32", folder)) fail_msg("%s", qkv_message(ctx));
+    if (qkv_model_load(ctx, folder, &again)) fail_msg("%s", qkv_message(ctx));
+    assert_int_equal(qkv_model_parameters(again), qkv_model_parameters(model));
+    for (size_t i = 0; i < qkv_model_parameters(model); i++)
+        assert_memory_equal(qkv_model_parameter(again, i)->data, qkv_model_parameter(model, i)->data,
+                            qkv_model_parameter(model, i)->bytes);
+    qkv_model_free(model), qkv_model_free(again);
+    qkv_context_free(ctx);
+    test_remove_tree(folder);
+}
+
 /* Weights stored as ours are not copied. */
 static void matrices_in_bf16_stay_in_their_file(void **state) {
     (void)state;
@@ -559,6 +581,7 @@ int main(void) {
         cmocka_unit_test(a_folder_is_written_with_all_that_it_had),
         cmocka_unit_test(parts_that_are_left_out_are_said_and_not_written),
         cmocka_unit_test(a_model_that_no_family_has_is_refused_with_what_the_nearest_has_otherwise),
+        cmocka_unit_test(norms_of_many_heads_are_written),
         cmocka_unit_test(matrices_in_bf16_stay_in_their_file),
         cmocka_unit_test(matrices_that_stand_otherwise_keep_their_format_and_numbers),
         cmocka_unit_test(buffers_of_a_family_do_not_learn),

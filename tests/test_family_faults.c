@@ -232,13 +232,27 @@ static void learned_positions_beside_rotations_are_left_out(void **state) {
 #undef POSITIONS
 }
 
+/* The share of masks is counted by their id. */
+static void masks_that_are_counted_have_an_id(void **state) {
+    (void)state;
+    const char *const golden = TEST_SOURCE_DIR "/tests/golden/hf/esm";
+    const char *folder = config_changed("masks", golden, "\"mask_token_id\": 7", "\"mask_token_id\": null");
+    expect_refused(folder, QKV_SPEC, "mask_token_id");
+    test_remove_tree(folder);
+    folder = config_changed("masks", golden, "\"token_dropout\": true", "\"token_dropout\": null");
+    struct opened opened = open_path(folder);
+    assert_false(qkv_model_spec(opened.model)->encoder.embed.masked.given);
+    close_opened(&opened);
+    test_remove_tree(folder);
+}
+
 static void shorten(struct qkv_array *array) {
     array->shape[0]--;
     array->bytes -= sizeof(float);
 }
 
 static void change_frequency(struct qkv_array *array) {
-    static const float others[] = {1, 0.1F, 0.02F, 0.001F};
+    static const float others[] = {1, 0.1F, 0.010003F, 0.001F};
     array->data = others;
 }
 
@@ -247,6 +261,12 @@ static void round_frequencies(struct qkv_array *array) {
     array->dtype = QKV_BF16;
     array->data = numbers;
     array->bytes /= 2;
+}
+
+static void round_wrong_frequencies(struct qkv_array *array) {
+    static const uint16_t numbers[] = {0x3F80, 0x3DCD, 0x3C25, 0x3A83};
+    round_frequencies(array);
+    array->data = numbers;
 }
 
 static void cut_frequencies(struct qkv_array *array) {
@@ -263,7 +283,10 @@ static void frequencies_are_those_of_the_base(void **state) {
     assert_int_equal(qkv_context_create(&ctx, NULL), QKV_OK);
     const char *const golden = TEST_SOURCE_DIR "/tests/golden/hf/esm";
     const char *folder = tensors_changed(ctx, golden, FREQUENCIES, change_frequency, NULL);
-    expect_refused(folder, QKV_SPEC, FREQUENCIES " has 0.02 at place 2, but rope_theta 10000 makes it 0.01");
+    expect_refused(folder, QKV_SPEC, FREQUENCIES " has 0.010003 at place 2, but rope_theta 10000 makes it 0.01");
+    test_remove_tree(folder);
+    folder = tensors_changed(ctx, golden, FREQUENCIES, round_wrong_frequencies, NULL);
+    expect_refused(folder, QKV_SPEC, FREQUENCIES " has 0.0100708 at place 2");
     test_remove_tree(folder);
     folder = tensors_changed(ctx, golden, FREQUENCIES, cut_frequencies, NULL);
     expect_refused(folder, QKV_SHAPE, FREQUENCIES " has 3 frequencies, but config.json makes them 4");
@@ -537,6 +560,7 @@ int main(void) {
         cmocka_unit_test(a_family_is_read_under_its_other_names),
         cmocka_unit_test(a_masked_language_model_without_a_head_is_an_encoder),
         cmocka_unit_test(what_says_the_kinds_of_layers_is_refused_by_its_key),
+        cmocka_unit_test(masks_that_are_counted_have_an_id),
         cmocka_unit_test(frequencies_are_those_of_the_base),
         cmocka_unit_test(norms_that_are_a_tensor_for_each_head_are_refused_by_name),
         cmocka_unit_test(learned_positions_beside_rotations_are_left_out),

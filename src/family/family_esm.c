@@ -12,8 +12,9 @@ static const struct qkv_family_rule positions[] = {
 
 /* The share is always 0.12, the default. */
 static const struct qkv_family_rule masks[] = {
-    {"false", "encoder.embed.masked=null"},
-    {"true", "encoder.embed.masked.token=$mask_token_id"},
+    {"token_dropout=false", "encoder.embed.masked=null"},
+    {"token_dropout=null", "encoder.embed.masked=null"},
+    {"token_dropout=true; mask_token_id=!null", "encoder.embed.masked.token=$mask_token_id"},
     {NULL, NULL},
 };
 
@@ -30,12 +31,8 @@ static const struct qkv_family_rule ties[] = {
 };
 
 static const struct qkv_family_choice choices[] = {
-    {"position_embedding_type", positions},
-    {"token_dropout", masks},
-    {"emb_layer_norm_before", norms},
-    {"class", qkv_family_roberta_heads},
-    {NULL, ties},
-    QKV_FAMILY_CHOICES_END,
+    {"position_embedding_type", positions}, {NULL, masks}, {"emb_layer_norm_before", norms},
+    {"class", qkv_family_roberta_heads},    {NULL, ties},  QKV_FAMILY_CHOICES_END,
 };
 
 static const struct qkv_family_tensor tensors[] = {

@@ -9,6 +9,7 @@ static const struct qkv_family_rule blocks[] = {
 
 static const struct qkv_family_rule query_norms[] = {
     {"false", "decoder.attention.qk_norm=null"},
+    {"null", "decoder.attention.qk_norm=null"},
     {"true", "decoder.attention.qk_norm.kind='layernorm'; decoder.attention.qk_norm.eps=$layer_norm_eps; "
              "decoder.attention.qk_norm.bias=false; decoder.attention.qk_norm.over='heads'"},
     {NULL, NULL},

@@ -77,9 +77,7 @@ const struct qkv_family_tensor qkv_family_t5_tensors[] = {
 static const struct qkv_family_gguf gguf = {
     .architecture = "t5",
     .class = "ForConditionalGeneration",
-    .keys =
-        QKV_FAMILY_GGUF_T5 "num_decoder_layers=$decoder_block_count|$block_count; tie_word_embeddings=!output.weight; "
-                           "@lm_head.weight=?output.weight",
+    .keys = QKV_FAMILY_GGUF_T5_BOTH,
     .finish = qkv_family_gguf_t5_finish,
     .tensors = qkv_family_gguf_t5,
 };

@@ -54,6 +54,9 @@ extern const struct qkv_family_tensor qkv_family_gguf_pairs[], qkv_family_gguf_j
     "num_heads=$attention.head_count; d_kv=$attention.key_length; d_ff=$feed_forward_length; "                         \
     "n_positions=$context_length; relative_attention_num_buckets=$attention.relative_buckets_count|32; "               \
     "layer_norm_epsilon=$attention.layer_norm_rms_epsilon; @gate=?enc.blk.0.ffn_gate.weight; "
+#define QKV_FAMILY_GGUF_T5_BOTH                                                                                        \
+    QKV_FAMILY_GGUF_T5 "num_decoder_layers=$decoder_block_count|$block_count; tie_word_embeddings=!output.weight; "    \
+                       "@lm_head.weight=?output.weight"
 bool qkv_family_gguf_t5_finish(json_t *config);
 extern const struct qkv_family_tensor qkv_family_gguf_t5[];
 /* BART, its embeddings and the norms of its descendants at the end of stacks. */

@@ -10,9 +10,7 @@ static const struct qkv_family_gguf gguf = {
     .architecture = "t5",
     .has = "enc.blk.1.attn_rel_b.weight",
     .class = "ForConditionalGeneration",
-    .keys =
-        QKV_FAMILY_GGUF_T5 "num_decoder_layers=$decoder_block_count|$block_count; tie_word_embeddings=!output.weight; "
-                           "@lm_head.weight=?output.weight",
+    .keys = QKV_FAMILY_GGUF_T5_BOTH,
     .finish = qkv_family_gguf_t5_finish,
     .tensors = qkv_family_gguf_t5,
 };
@@ -22,8 +20,7 @@ const struct qkv_family qkv_family_umt5 = {
     .architectures = "UMT5ForConditionalGeneration",
     .stacks = "encoder decoder",
     .aliases = QKV_FAMILY_T5_ALIASES "; num_layers=num_decoder_layers",
-    .defaults = QKV_FAMILY_T5_DEFAULTS QKV_FAMILY_UMT5_DEFAULTS
-    "tie_word_embeddings=null; scale_decoder_outputs=null",
+    .defaults = QKV_FAMILY_T5_DEFAULTS QKV_FAMILY_UMT5_DEFAULTS "tie_word_embeddings=null; scale_decoder_outputs=null",
     .idle = "scalable_attention",
     .spec = QKV_FAMILY_NO_BIASES QKV_FAMILY_T5_BOTH_STACKS "; *.attention.position.per_layer=true",
     .choices = qkv_family_t5_choices,

@@ -256,6 +256,7 @@ static enum qkv_status check_rotation(const struct qkv_published *p, const struc
     const struct qkv_position_spec *position = &attention->position;
     const size_t pairs = qkv_rotation_pairs(position, attention->head_dim);
     float *stored = qkv_allocate(p->ctx, pairs + 1, sizeof *stored);
+    const double relative = array->dtype == QKV_F32 ? 1e-4 : 4e-3; /* numbers of f16 below 2^-14 have steps of 2^-24 */
     char base[QKV_REAL_TEXT];
     enum qkv_status status = stored ? QKV_OK : QKV_MEMORY;
     if (!status && qkv_array_elements(array) != pairs)
@@ -264,7 +265,7 @@ static enum qkv_status check_rotation(const struct qkv_published *p, const struc
     if (!status) status = qkv_tensors_floats(file->tensors, array, stored);
     for (size_t i = 0; i < pairs && !status; i++) {
         const double want = qkv_pow(position->theta, -(double)i / (double)pairs);
-        if (fabs((double)stored[i] - want) <= (array->dtype == QKV_F32 ? 1e-4 : 1e-2) * want) continue;
+        if (fabs((double)stored[i] - want) <= relative * want + (array->dtype == QKV_F16 ? 0x1p-25 : 0)) continue;
         status =
             qkv_fail(p->ctx, QKV_SPEC,
                      "%s: %.*s has %.6g at place %zu, but rope_theta %s makes it %.6g; set rope_theta to the base that "
