@@ -186,7 +186,22 @@ static size_t find_tokens(const struct sample *s, const char *name, size_t *at) 
     return 0;
 }
 
-/* Embeddings given as vectors: the bits of the ids; and their gradient, added up by id, is what the table lacks. */
+/* What the embedding of each row is multiplied by, as spec.h says it of masks. */
+static void factor_rows(const struct sample *s, const struct qkv_batch *batch, const struct qkv_masked_spec *rule,
+                        float *factors) {
+    for (size_t n = 0; n < (size_t)B * T; n++) factors[n] = 1;
+    for (size_t b = 0; b < B && rule->given; b++) {
+        const size_t first = batch->cu_rows ? (size_t)batch->cu_rows[b] : b * T, count = (size_t)s->lengths[b];
+        size_t masks = 0;
+        for (size_t n = first; n < first + count; n++) masks += batch->ids[n] == rule->token;
+        for (size_t n = first; n < first + count; n++)
+            factors[n] =
+                batch->ids[n] == rule->token ? 0 : (float)((1 - rule->share) * (double)count / (double)(count - masks));
+    }
+}
+
+/* Embeddings given as vectors: the bits of the ids; and their gradient, added up by id, is what the table lacks. Masks
+ * are no vectors: they are counted before. */
 static void vectors_do_what_their_ids_do(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 24; i++) {
@@ -203,26 +218,24 @@ static void vectors_do_what_their_ids_do(void **state) {
         const struct qkv_stack_spec *stack = i % 3 == ENCODER ? &spec->encoder : &spec->decoder;
         const float scale = (float)stack->embed.scale;
         const size_t C = (size_t)qkv_token_width(spec, stack);
-        if (stack->embed.masked.given) { /* masks are tokens: vectors are left as they are */
-            finish(&s);
-            continue;
-        }
         enum { WIDEST = 20 };
-        float inputs[B * T * WIDEST], gradient[B * T * WIDEST] = {0};
+        float inputs[B * T * WIDEST], gradient[B * T * WIDEST] = {0}, factors[B * T];
         double sums[VOCAB * WIDEST] = {0};
         assert_true(C <= WIDEST);
         struct qkv_pass *pass = make_pass(&s, true);
         struct qkv_batch batch = i / 3 % 2 ? p.batch : s.batch;
         struct outcome ids = run(&s, pass, &batch);
         const size_t rows = i / 3 % 2 ? batch.rows : (size_t)B * T;
-        for (size_t n = 0; n < rows * C; n++) inputs[n] = scale * table[(size_t)batch.ids[n / C] * C + n % C];
+        factor_rows(&s, &batch, &stack->embed.masked, factors);
+        for (size_t n = 0; n < rows * C; n++)
+            inputs[n] = scale * table[(size_t)batch.ids[n / C] * C + n % C] * factors[n / C];
         const int32_t *which = batch.ids;
         batch.ids = NULL, batch.inputs = inputs, batch.input_gradient = gradient;
         struct outcome vectors = run(&s, pass, &batch);
         assert_true(vectors.loss == ids.loss);
         assert_memory_equal(vectors.output, ids.output, ids.outputs * sizeof(float));
         for (size_t n = 0; n < rows * C; n++)
-            sums[(size_t)which[n / C] * C + n % C] += (double)scale * (double)gradient[n];
+            sums[(size_t)which[n / C] * C + n % C] += (double)scale * (double)factors[n / C] * (double)gradient[n];
         double off = 0, size = 1e-12;
         for (size_t k = 0; k < VOCAB * C; k++) {
             off += pow((double)ids.gradients[at + k] - (double)vectors.gradients[at + k] - sums[k], 2);

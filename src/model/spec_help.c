@@ -22,9 +22,8 @@ static const struct {
     {{"embed.masked", "Masks in the embedding",
       "Embeddings of the mask are 0, and those of the other tokens of a sequence of n tokens, m of which are masks, "
       "are multiplied by (1 - share)*n/(n - m) (ESM-2); by default masks are tokens like others. Documents that "
-      "are packed into a row are sequences of their own, and padding is not counted; what another mask of a batch "
-      "hides is. The attention of the stack must "
-      "not be causal."},
+      "are packed into a row are sequences of their own. Padding is not counted; tokens that another mask of a batch "
+      "hides are. The attention of the stack must not be causal."},
      NULL},
     {{"embed.input", "Other inputs than tokens",
       "Images, frames of sound or vectors in the place of tokens. Such a stack has no token embedding, so tie must not "

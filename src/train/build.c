@@ -164,14 +164,27 @@ static enum qkv_status check_memory(struct qkv_trainer *t, const struct qkv_spec
     return status ? status : qkv_train_memory(t->ctx, spec, o, &shapes, t->fresh);
 }
 
+/* The least vocabulary of a tokenizer and of a stack, which can name one of its tokens. */
+static int least_vocab(const char *tokenizer, const struct qkv_stack_spec *stack) {
+    const int least = qkv_tokenizer_least(tokenizer);
+    if (!stack->layers || !stack->embed.masked.given) return least;
+    return stack->embed.masked.token < least ? least : stack->embed.masked.token + 1;
+}
+
+void qkv_train_guess_sizes(const struct qkv_train_options *o, struct qkv_spec *spec) {
+    const bool two = spec->encoder.layers && spec->decoder.layers && o->source_tokenizer;
+    const int source = least_vocab(two ? o->source_tokenizer : o->tokenizer, &spec->encoder);
+    const int target = least_vocab(o->tokenizer, &spec->decoder);
+    if (!spec->vocab && qkv_spec_has_tokens(spec)) spec->vocab = two || source < target ? target : source;
+    if (!spec->source_vocab) spec->source_vocab = two ? source : spec->vocab;
+    if (!spec->head.classes) spec->head.classes = 1;
+}
+
 enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *t, const struct qkv_spec *spec) {
     const struct qkv_train_options *o = &t->options;
     struct qkv_spec guess = *spec;
-    if (guess.vocab == 0 && qkv_spec_has_tokens(&guess)) guess.vocab = qkv_tokenizer_least(o->tokenizer);
-    if (guess.source_vocab == 0 && o->source_tokenizer) guess.source_vocab = qkv_tokenizer_least(o->source_tokenizer);
-    if (guess.source_vocab == 0) guess.source_vocab = guess.vocab;
-    if (guess.head.classes == 0) guess.head.classes = 1;
-    enum qkv_status status = o->lora ? QKV_OK : qkv_train_check_freeze(t->ctx, &t->options, &guess);
+    qkv_train_guess_sizes(o, &guess);
+    enum qkv_status status = o->lora ? QKV_OK : qkv_train_check_freeze(t->ctx, o, &guess);
     return status ? status : check_memory(t, &guess);
 }
 

@@ -278,9 +278,7 @@ static enum qkv_status check_all(struct qkv_context *ctx, const struct qkv_train
     if (!status) status = qkv_trainer_apply(ctx, options, spec);
     if (status) return status;
     struct qkv_spec trial = *spec; /* what the tokenizers and the data say is not known yet */
-    if (trial.vocab == 0 && qkv_spec_has_tokens(&trial)) trial.vocab = 1;
-    if (trial.source_vocab == 0) trial.source_vocab = trial.vocab;
-    if (trial.head.classes == 0) trial.head.classes = 1;
+    qkv_train_guess_sizes(options, &trial);
     return qkv_spec_check(ctx, &trial);
 }
 

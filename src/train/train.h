@@ -317,8 +317,9 @@ void qkv_trainer_choose(struct qkv_trainer *trainer);
 /* Changes a spec as the options say: context, dropout. */
 enum qkv_status qkv_trainer_apply(struct qkv_context *ctx, const struct qkv_train_options *options,
                                   struct qkv_spec *spec);
-/* qkv_train_memory with what is known before the tokenizers: the least vocabularies where they are not given, and of
- * lines and examples no shapes. */
+/* Sizes that only tokenizers and data say are set to their minimum. */
+void qkv_train_guess_sizes(const struct qkv_train_options *options, struct qkv_spec *spec);
+/* qkv_train_memory with what is known before the tokenizers: the least sizes, and of lines and examples no shapes. */
 enum qkv_status qkv_trainer_check_memory(struct qkv_trainer *trainer, const struct qkv_spec *spec);
 /* Makes the model, opens the data, makes passes and optimizer. The model takes the trainer's tokenizers. */
 enum qkv_status qkv_trainer_build(struct qkv_trainer *trainer, const struct qkv_spec *spec);

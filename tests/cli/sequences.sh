@@ -84,6 +84,13 @@ if [ "${SANITIZE:-0}" = 0 ]; then
         "most unseen strings are reversed by beam search"
 fi
 
+# Masks that the embedding counts are tokens of a vocabulary that is not known before the text is read.
+tr -d '\t' <pairs.tsv >masked.txt
+masked="--preset bert-tiny --data masked.txt --tokenizer chars --task mlm --steps 2 --warmup 0 --batch 2 --quiet"
+try 0 "$QKV" train $masked --set encoder.embed.masked.token=3 --out masked
+refuse 1 'encoder.embed.masked.token is 5000, but the ids of [0-9]+ tokens end at' \
+    "$QKV" train $masked --set encoder.embed.masked.token=5000 --out none
+
 # ---- bad files and options ----
 printf 'ab\tba\nabc\n' >bad.tsv
 refuse 1 'bad.tsv:2: no tab in this line; write a source, a tab and a target' \
