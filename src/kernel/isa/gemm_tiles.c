@@ -11,7 +11,10 @@
 #define NV QKV_TILE_NV
 #define NR (NV * W)
 
-enum { LINE = QKV_CACHE_LINE / sizeof(float) };
+enum {
+    LINE = QKV_CACHE_LINE / sizeof(float),
+    ASKING_TILES = 8 /* tiles of a panel of B, at least, that prefetch the next one */
+};
 
 /* ---- tiles ------------------------------------------------------------------------------------------------------ */
 
@@ -226,15 +229,16 @@ static void gemm_packing(const struct qkv_gemm_block *block) {
     }
 }
 
-/* All tiles of a block whose panels of B stay in the first cache while the panels of A pass by. Each tile prefetches a
- * share of the next panel of B, which comes from beyond the second cache. */
+/* All tiles of a block whose panels of B stay in the first cache while the panels of A pass by. Where these are many,
+ * all of B is packed before and comes from beyond the second cache: each tile prefetches a share of the next panel. */
 static void gemm_panel_by_panel(const struct qkv_gemm_block *block) {
     const size_t count = (block->rows + block->height - 1) / block->height;
     for (size_t n = 0; n < block->columns; n += NR) {
         const uintptr_t next = (uintptr_t)block->b + (n + NR) * block->K * sizeof(float);
+        const bool asks = NR >= LINE && count >= ASKING_TILES && n + NR < block->columns;
         for (size_t i = 0; i < count; i++) {
             const struct gemm_ask ask = gemm_ask_panel(next, NR * sizeof(float), i, count);
-            gemm_tile(block, &ask, i * block->height, n);
+            gemm_tile(block, asks ? &ask : &ask_nothing, i * block->height, n);
         }
     }
 }
