@@ -40,6 +40,9 @@ struct qkv_variant_state {
     struct qkv_texts folders;    /* of the runs, one for each seed */
     double *losses, *decode;
 };
+struct qkv_compared_file {
+    uint64_t bytes, time, hash; /* of change, in nanoseconds since 1970; of the bytes */
+};
 struct qkv_comparison {
     struct qkv_context *ctx;
     struct qkv_communicator ranks; /* of the context, which has none while each rank works alone */
@@ -47,7 +50,9 @@ struct qkv_comparison {
     char *data, *valid; /* the files of training and validation; NULL of a mixture, whose names stay as they are */
     char *shards;       /* of a mixture: the folder that all runs share; NULL: the options name one, or there is none */
     bool mixes;         /* the texts are a mixture */
-    char *files;        /* the files that variants read from elsewhere, a line each (qkv_train_files); NULL: none */
+    bool joined[2];     /* data, valid: the file is one of the comparison's own folder */
+    struct qkv_compared_file *files; /* that variants read from elsewhere (read_files.c) */
+    size_t file_count, file_room;
     struct qkv_texts training; /* options that all share */
     struct qkv_axis *axes;
     size_t axis_count, seeds, cache_count, prompt;
@@ -98,13 +103,16 @@ enum qkv_status qkv_comparison_note(struct qkv_comparison *c, const char *note,
 /* Sets c->data and c->valid: the files of the options, or files made from them in the comparison's folder; of a mixture
  * c->shards. */
 enum qkv_status qkv_comparison_texts(struct qkv_comparison *c, const struct qkv_train_options *options);
-/* Sets c->mixes and c->files, before anything is made. */
-enum qkv_status qkv_comparison_files(struct qkv_comparison *c, const struct qkv_train_options *options);
-/* Compares c->files with the files as they are now: variants that learn from different texts cannot be compared.
- * Fails with QKV_ARGUMENT. */
+
+/* ---- files that are read (read_files.c) -------------------------------------------------------------------------- */
+
+/* Sets c->files as they are, after qkv_comparison_texts. Reads them whole. */
+enum qkv_status qkv_comparison_note_files(struct qkv_comparison *c);
+/* Compares c->files with the files as they are now; a run is about to begin. Fails with QKV_ARGUMENT. */
 enum qkv_status qkv_comparison_check_files(struct qkv_comparison *c);
-/* The sentence about the first of the lines that differs. */
-enum qkv_status qkv_comparison_files_differ(struct qkv_comparison *c, const char *then, const char *now);
+/* c->files as the text of the record, and back; `name`: of the record. Fails with QKV_MEMORY, QKV_FORMAT. */
+enum qkv_status qkv_comparison_print_files(const struct qkv_comparison *c, struct qkv_buffer *text);
+enum qkv_status qkv_comparison_read_files(struct qkv_comparison *c, const char *text, const char *name);
 
 /* ---- compare.json (record.c) ------------------------------------------------------------------------------------- */
 

@@ -1,7 +1,6 @@
 /* join_texts: the texts that all variants are trained and validated on. A single file is used as it is; several files
  * are joined in the folder of the comparison, and without a validation file the text is cut in two there. Runs on a
- * mixture read its files as training does, and share the shards: with one tokenizer they hold out the same part. Files
- * that are read from elsewhere must not change before the last variant has begun. */
+ * mixture read its files as training does, and share the shards: with one tokenizer they hold out the same part. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,10 +134,11 @@ static enum qkv_status texts_join(struct qkv_comparison *c, const struct qkv_tex
 /* Sets *path to a single file as it is; else to the joined file `name` in the folder, which a continued comparison
  * finds there. */
 static enum qkv_status texts_one(struct qkv_comparison *c, const char *const *names, const char *between,
-                                 const char *name, char **out) {
+                                 const char *name, char **out, bool *joined) {
     struct qkv_texts files = {0};
     enum qkv_status status = qkv_list_files(c->ctx, names, QKV_FILES_MAX, &files, NULL);
-    if (!status && files.count > 1) {
+    *joined = files.count > 1;
+    if (!status && *joined) {
         *out = qkv_join_path(c->ctx, c->folder, name);
         if (!*out) status = QKV_MEMORY;
         if (!status && !(c->begun && qkv_file_exists(*out))) status = texts_join(c, &files, between, 0, *out, NULL);
@@ -156,6 +156,7 @@ static enum qkv_status texts_cut(struct qkv_comparison *c, const struct qkv_trai
     c->data = qkv_join_path(c->ctx, c->folder, QKV_COMPARISON_DATA);
     c->valid = qkv_join_path(c->ctx, c->folder, QKV_COMPARISON_VALID);
     if (!c->data || !c->valid) return QKV_MEMORY;
+    c->joined[0] = c->joined[1] = true;
     if (c->begun && qkv_file_exists(c->data) && qkv_file_exists(c->valid)) return QKV_OK;
     enum qkv_status status = qkv_list_files(c->ctx, options->data_files, QKV_FILES_MAX, &files, NULL);
     if (!status) status = texts_join(c, &files, between, options->valid_fraction, c->data, c->valid);
@@ -176,41 +177,7 @@ enum qkv_status qkv_comparison_texts(struct qkv_comparison *c, const struct qkv_
     enum qkv_status status = texts_between(c, options, &between);
     if (status) return status;
     if (!options->valid) return texts_cut(c, options, between);
-    status = texts_one(c, options->data_files, between, QKV_COMPARISON_DATA, &c->data);
-    return status ? status : texts_one(c, options->valid_files, between, QKV_COMPARISON_VALID, &c->valid);
-}
-
-/* ---- files from elsewhere ---------------------------------------------------------------------------------------- */
-
-enum qkv_status qkv_comparison_files(struct qkv_comparison *c, const struct qkv_train_options *options) {
-    enum qkv_status status = qkv_train_files(c->ctx, options, &c->mixes, &c->files);
-    if (status || c->mixes || options->valid) return status;
-    qkv_free(c->files); /* they are read once, and cut in two */
-    c->files = NULL;
-    return QKV_OK;
-}
-
-enum qkv_status qkv_comparison_files_differ(struct qkv_comparison *c, const char *then, const char *now) {
-    while (*then && *now && strcspn(then, "\n") == strcspn(now, "\n") && !strncmp(then, now, strcspn(now, "\n"))) {
-        then += strcspn(then, "\n") + 1;
-        now += strcspn(now, "\n") + 1;
-    }
-    const char *path = *now ? now : then;
-    for (int i = 0; i < 2; i++) path += strcspn(path, " ") + 1;
-    return qkv_fail(c->ctx, QKV_ARGUMENT,
-                    "%.*s is new, missing, or has another size or time of change than when the comparison in %s began, "
-                    "so its variants would learn from different texts; restore the files, or choose another folder",
-                    (int)strcspn(path, "\n"), path, c->folder);
-}
-
-enum qkv_status qkv_comparison_check_files(struct qkv_comparison *c) {
-    struct qkv_train_options options;
-    char *now = NULL;
-    bool mixes;
-    if (!c->files) return QKV_OK;
-    enum qkv_status status = qkv_comparison_options(c, &options);
-    if (!status) status = qkv_train_files(c->ctx, &options, &mixes, &now);
-    if (!status && strcmp(now, c->files) != 0) status = qkv_comparison_files_differ(c, c->files, now);
-    qkv_free(now);
-    return status;
+    status = texts_one(c, options->data_files, between, QKV_COMPARISON_DATA, &c->data, &c->joined[0]);
+    if (status) return status;
+    return texts_one(c, options->valid_files, between, QKV_COMPARISON_VALID, &c->valid, &c->joined[1]);
 }

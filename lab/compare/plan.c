@@ -280,9 +280,10 @@ enum qkv_status qkv_compare_check(struct qkv_context *ctx, const struct qkv_comp
     return status;
 }
 
-/* A folder with the name of a run's may be somebody else's. */
+/* A folder with the name of a run's may be somebody else's. Runs that are still to begin read the texts. */
 static enum qkv_status plan_match(struct qkv_comparison *c) {
     enum qkv_status status = QKV_OK;
+    bool begins = false;
     for (size_t k = 0; k < c->count * c->seeds && !status; k++) {
         const struct qkv_variant_state *v = &c->variants[k / c->seeds];
         struct qkv_train_options options;
@@ -290,11 +291,13 @@ static enum qkv_status plan_match(struct qkv_comparison *c) {
         char *folder = qkv_join_path(c->ctx, c->folder, v->folders.items[k % c->seeds]);
         char *begun = folder ? qkv_join_path(c->ctx, folder, QKV_TRAIN_FILE) : NULL;
         status = begun ? qkv_variant_options(c, v, k % c->seeds, &options) : QKV_MEMORY;
-        if (!status && qkv_file_exists(begun)) status = qkv_run_match(c->ctx, folder, &v->shown.spec, &options);
+        const bool there = !status && qkv_file_exists(begun);
+        begins = begins || !there;
+        if (there) status = qkv_run_match(c->ctx, folder, &v->shown.spec, &options);
         free(folder);
         free(begun);
     }
-    return status;
+    return !status && begins ? qkv_comparison_check_files(c) : status;
 }
 
 static enum qkv_status plan_open(struct qkv_comparison *c, const struct qkv_compare_options *options,
@@ -302,8 +305,11 @@ static enum qkv_status plan_open(struct qkv_comparison *c, const struct qkv_comp
     enum qkv_status status = qkv_comparison_record(c, options);
     if (status) return status;
     status = qkv_comparison_texts(c, training);
+    const bool noted = c->file_count;
+    if (!status && !noted && !c->ranks.rank) status = qkv_comparison_note_files(c);
     if (status && !c->begun && !c->ranks.rank) qkv_comparison_record_texts(c, options, true);
-    if (!status && !c->begun && !c->ranks.rank) status = qkv_comparison_record_texts(c, options, false);
+    if (!status && !c->ranks.rank && (!c->begun || noted != (c->file_count > 0)))
+        status = qkv_comparison_record_texts(c, options, false);
     return status ? status : plan_match(c);
 }
 
@@ -314,7 +320,7 @@ enum qkv_status qkv_comparison_create(struct qkv_context *ctx, const struct qkv_
     enum qkv_status status = plan_begin(ctx, folder, out);
     if (!*out) return status;
     if (!status) status = make_plan(*out, options, &training);
-    if (!status) status = qkv_comparison_files(*out, &training); /* before anything is made */
+    if (!status) status = qkv_train_files(ctx, &training, &(*out)->mixes, NULL); /* before anything is made */
     if (!status) status = make_all_variants(*out, options);
     status = qkv_comparison_agree(*out, status);
     if (!status) status = qkv_comparison_alike(*out);
@@ -357,7 +363,7 @@ void qkv_comparison_free(struct qkv_comparison *c) {
     free(c->data);
     free(c->valid);
     free(c->shards);
-    qkv_free(c->files);
+    free(c->files);
     qkv_comparison_reset_ranks(c);
     free(c);
 }

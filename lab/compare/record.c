@@ -3,10 +3,10 @@
  *
  *   {"format": "qkv-compare", "version": 1, "preset": "nano-gpt", "spec": null, "set": […], "specs": […],
  *    "axis": ["kv=mha,mqa"], "training": ["data=…", "steps=1000"], "seeds": 1, "cache": [64, …],
- *    "variants": [{"name": …, "spec": {…}}], "files": "812 1700000000000000000 a.txt\n"}
+ *    "variants": [{"name": …, "spec": {…}}], "files": "812 1700000000000000000 89abcdef01234567\n"}
  *
  * It is written before the texts are joined, then with "texts": "not yet", and again when they are there. "files" has
- * the files that variants read from elsewhere (qkv_train_files), if there are any. */
+ * the size, the time of change and the hash of each file that variants read from elsewhere, if there are any. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -60,7 +60,10 @@ static void put_all(struct qkv_json *json, const struct qkv_comparison *c, const
     for (size_t i = 0; i < c->cache_count; i++) qkv_json_integer(json, (int64_t)c->caches[i]);
     qkv_json_end(json, ']');
     put_variants(json, c);
-    if (c->files) qkv_json_put_text(json, RECORD_FILES, c->files);
+    struct qkv_buffer files = {0};
+    if (c->file_count && !json->status) json->status = qkv_comparison_print_files(c, &files);
+    if (c->file_count && !json->status) qkv_json_put_text(json, RECORD_FILES, files.data);
+    qkv_buffer_free(&files);
     if (!texts) qkv_json_put_text(json, RECORD_TEXTS, "not yet");
     qkv_json_end(json, '}');
 }
@@ -130,11 +133,6 @@ static enum qkv_status record_compare(struct qkv_comparison *c, const json_t *th
             *longer = true;
             continue;
         }
-        if (!strcmp(key, RECORD_FILES)) {
-            const char *files = json_string_value(old); /* NULL: an earlier version wrote the record */
-            if (!files || c->ranks.rank) continue;      /* rank 0 compares */
-            return qkv_comparison_files_differ(c, files, c->files);
-        }
         if (!strcmp(key, "variants"))
             return qkv_fail(c->ctx, QKV_ARGUMENT,
                             "the specs have changed since the comparison in %s began; bring them back, or choose "
@@ -182,6 +180,8 @@ static enum qkv_status check_record(struct qkv_comparison *c, const char *path, 
         status = qkv_fail(c->ctx, QKV_FORMAT, "%s is no record of a comparison; choose another folder", path);
     else if (c->begun)
         status = record_compare(c, then, now, longer);
+    const char *files = json_string_value(json_object_get(then, RECORD_FILES)); /* earlier versions wrote none */
+    if (!status && c->begun && files) status = qkv_comparison_read_files(c, files, path);
     json_decref(then);
     return status;
 }

@@ -43,6 +43,8 @@ static enum qkv_status open_run(struct qkv_comparison *c, const struct qkv_varia
     const struct qkv_resume_options end = {
         .size = sizeof end, .steps = epochs ? 0 : options->steps, .epochs = epochs ? options->epochs : 0};
     if (goes_on) return qkv_trainer_resume(c->ctx, folder, &end, l->progress, l->user, trainer);
+    const enum qkv_status status = qkv_comparison_check_files(c);
+    if (status) return status;
     return qkv_trainer_create(c->ctx, &v->shown.spec, options, folder, l->progress, l->user, trainer);
 }
 
@@ -78,8 +80,7 @@ static enum qkv_status train_variant_train(struct qkv_comparison *c, size_t vari
     struct qkv_train_options options;
     enum qkv_status status = qkv_variant_options(c, v, seed, &options);
     if (!status && !has_ended(c, folder, &options)) {
-        status = qkv_comparison_check_files(c);
-        if (!status) status = open_run(c, v, &options, folder, l, &trainer);
+        status = open_run(c, v, &options, folder, l, &trainer);
         if (!status) status = train_variant_tell(c, trainer, l);
         if (!status) status = train_variant_go(trainer, variant, seed, l);
     }

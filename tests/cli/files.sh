@@ -76,20 +76,27 @@ for data in '--data rows' '--data packed' '--data texts/a.txt --valid packed' '-
     [ ! -e cmp5 ] || fail "compare $data left a folder"
 done
 
-# Files that variants read themselves must not change before the last of them has begun.
-changing() { # NAME FILE DATA...: three steps with the files as they are, then more with FILE changed
+# Files that variants read themselves must have the same bytes whenever a run begins.
+compared() { try "$1" "$QKV" compare "${data[@]}" --tokenizer bpe:300 $short --out "$2"; }
+changing() { # NAME FILE DATA...: the second variant is to begin anew
     local name=$1 file=$2
     shift 2
-    try 0 "$QKV" compare "$@" --tokenizer bpe:300 $short --out $name
+    data=("$@")
+    compared 0 $name
     cp -p "$file" before
-    try 0 "$QKV" compare "$@" --tokenizer bpe:300 ${short/--steps 2/--steps 3} --out $name
     for change in 's/king/kong/' '$s/$/ more/'; do
         sed -i "$change" "$file"
-        refuse 1 "$file is new, missing, or has another size or time of change than when .* in $name began" \
-            "$QKV" compare "$@" --tokenizer bpe:300 ${short/--steps 2/--steps 4} --out $name
-        cp -p before "$file"
+        compared 0 $name # nothing is trained
+        mv $name/mqa begun
+        refuse 1 "$file has other bytes than when the comparison in $name began" \
+            "$QKV" compare "${data[@]}" --tokenizer bpe:300 $short --out $name
+        mv begun $name/mqa
+        cp before "$file"
     done
-    try 0 "$QKV" compare "$@" --tokenizer bpe:300 ${short/--steps 2/--steps 4} --out $name
+    rm -r $name/mqa
+    touch "$file"
+    compared 0 $name
+    [ -s $name/mqa/model.safetensors ] || fail "$name: a run whose files were only touched is not made"
 }
 changing cmp6 texts/a.txt --data texts/a.txt --valid texts/b.txt
 changing cmp7 texts/b.txt --data texts/a.txt --valid texts/b.txt
@@ -97,8 +104,32 @@ changing cmp8 rows/a.jsonl --data rows/a.jsonl
 cp rows/a.jsonl rows/b.jsonl
 changing cmp9 rows/b.jsonl --data 'rows/*.jsonl'
 cp rows/a.jsonl rows/c.jsonl
-refuse 1 'rows/c.jsonl is new, missing, or has another size' \
-    "$QKV" compare --data 'rows/*.jsonl' --tokenizer bpe:300 ${short/--steps 2/--steps 5} --out cmp9
+rm -r cmp9/mqa
+refuse 1 'there are 3 files with texts, 1 more than when the comparison in cmp9 began' \
+    "$QKV" compare --data 'rows/*.jsonl' --tokenizer bpe:300 $short --out cmp9
+rm rows/c.jsonl
+# A folder that has moved with its texts, a record of an earlier version, and one that is damaged.
+mkdir moved
+cp -r cmp9 rows spec.json moved
+cd moved || exit 2
+try 0 "$QKV" compare --data 'rows/*.jsonl' --tokenizer bpe:300 $short --out cmp9
+sed -i 's/,"files":"[^"]*"//' cmp9/compare.json
+rm -r cmp9/mqa
+try 0 "$QKV" compare --data 'rows/*.jsonl' --tokenizer bpe:300 $short --out cmp9
+grep -q '"files":"' cmp9/compare.json || fail "a record of an earlier version gets no list of files"
+cd ..
+sed -i 's/\("files":"[0-9]*\) /\1x/' cmp9/compare.json
+refuse 1 'compare.json: files has a line that is not a size, a time and a hash' \
+    "$QKV" compare --data 'rows/*.jsonl' --tokenizer bpe:300 $short --out cmp9
+# Files that are joined are read once.
+rm -rf cmp4
+data=(--data texts --valid bare.txt)
+compared 0 cmp4
+rm -r cmp4/mqa
+cp texts/a.txt before
+echo more >>texts/a.txt
+compared 0 cmp4
+cp before texts/a.txt
 
 # Pairs from two files.
 printf 'one\teins\ntwo\tzwei\n%.0s' 1 2 3 4 5 6 >first.tsv
