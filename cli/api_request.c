@@ -244,10 +244,10 @@ bool cli_api_read_languages(const struct cli_api *api, struct cli_api_request *r
         const json_t *value = json_object_get(r->body, names[i]);
         const char *code = json_string_value(value);
         if (!value || json_is_null(value)) continue;
+        if (api->ignores && !(translates && qkv_model_language(api->model, i, 0, known))) continue;
         if (!code || strlen(code) != json_string_length(value))
             return cli_api_refuse(error, names[i], "%s must be the code of a language, or \"" QKV_LANGUAGE_AUTO "\"",
                                   names[i]);
-        if (api->ignores && !(translates && qkv_model_language(api->model, i, 0, known))) continue;
         if (!translates)
             return cli_api_refuse(error, names[i], "%s does not translate, so it has no %s", api->name, names[i]);
         if (qkv_model_check_languages(api->model, i ? NULL : code, i ? code : NULL))

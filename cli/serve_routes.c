@@ -71,13 +71,24 @@ static bool models(struct cli_call *c, struct cli_api_error *error) {
     return answer_json(c, &out);
 }
 
-static bool one_model(struct cli_call *c, struct cli_api_error *error) {
-    json_t *body = json_pack("{s:s}", "model", c->path + strlen(c->route->path));
-    const char *adapter;
-    const struct cli_served *m = body ? cli_serve_model(c->server, body, &adapter, error) : NULL;
-    struct qkv_json out = cli_serve_json();
+/* The model that a path or a query names; NULL: it is refused. */
+static const struct cli_served *named_model(struct cli_call *c, const char *name, const char **adapter,
+                                            struct cli_api_error *error) {
+    const struct cli_served *m = NULL;
+    json_t *body = json_pack("{s:s}", "model", name);
+    if (body)
+        m = cli_serve_model(c->server, body, adapter, error);
+    else
+        cli_api_refuse(error, "model", "model is not UTF-8");
     json_decref(body);
+    return m;
+}
+
+static bool one_model(struct cli_call *c, struct cli_api_error *error) {
+    const char *adapter;
+    const struct cli_served *m = named_model(c, c->path + strlen(c->route->path), &adapter, error);
     if (!m) return false;
+    struct qkv_json out = cli_serve_json();
     put_model(m, adapter, &out);
     return answer_json(c, &out);
 }
@@ -167,13 +178,12 @@ static char *language_targets(const struct qkv_model *m) {
  * the first model, or of the one that the query names. A model that knows its targets alone takes any source. */
 static bool languages(struct cli_call *c, struct cli_api_error *error) {
     const char *name = cli_http.lookup_connection_value(c->connection, MHD_GET_ARGUMENT_KIND, "model");
-    json_t *body = name ? json_pack("{s:s}", "model", name) : json_object();
     const char *adapter;
-    const struct cli_served *m = body ? cli_serve_model(c->server, body, &adapter, error) : NULL;
+    const struct cli_served *m =
+        name ? named_model(c, name, &adapter, error) : cli_serve_model(c->server, NULL, &adapter, error);
     char *targets = m ? language_targets(m->model) : NULL;
     char source[QKV_LANGUAGE_TEXT] = QKV_LANGUAGE_AUTO;
-    json_decref(body);
-    if (!body || (m && !targets)) cli_api_refuse(error, "", "out of memory");
+    if (m && !targets) cli_api_refuse(error, "", "out of memory");
     if (!targets) return false;
     struct qkv_json out = cli_serve_json();
     const bool any = !qkv_model_language(m->model, false, 0, source) && strcmp(targets, "[]") != 0;

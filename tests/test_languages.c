@@ -275,7 +275,7 @@ static void codes_may_be_written_in_other_ways(void **state) {
     (void)state;
     struct qkv_model *nllb = make_model(&families[1]), *mbart = make_model(&families[3]);
     struct qkv_model *m2m = make_model(&families[0]), *marian = make_model(&families[5]);
-    static const char *const good[] = {"eng_Latn", "ENG-latn", "eng", "auto", "", "zho_Hans"};
+    static const char *const good[] = {"eng_Latn", "ENG-latn", "eng", "Auto", "", "zho_Hans"};
     for (size_t i = 0; i < TEST_COUNT(good); i++)
         assert_ok(ctx, qkv_model_check_languages(nllb, good[i], good[TEST_COUNT(good) - 1 - i]));
     assert_fails(ctx, qkv_model_check_languages(nllb, "zho", NULL), QKV_ARGUMENT,
@@ -314,7 +314,8 @@ static void a_pair_has_the_languages_of_its_folder(void **state) {
     struct qkv_model *m = make_model(&pair), *read;
     assert_false(qkv_model_language(m, false, 0, code));
     assert_ok(ctx, qkv_model_check_languages(m, "auto", NULL));
-    assert_fails(ctx, qkv_model_check_languages(m, "en", NULL), QKV_ARGUMENT, "does not say what it translates");
+    assert_fails(ctx, qkv_model_check_languages(m, "en", NULL), QKV_ARGUMENT,
+                 "does not say what language it translates");
     snprintf(again, sizeof again, "%s", test_path("pair"));
     assert_ok(ctx, qkv_model_save(m, again));
     qkv_model_free(m);
@@ -391,7 +392,8 @@ static void each_tokenizer_has_the_languages_of_its_side(void **state) {
     char code[QKV_LANGUAGE_TEXT];
     assert_ok(ctx, qkv_model_set_source_tokenizer(m, make_tokenizer(&none)));
     assert_false(qkv_model_language(m, true, 0, code));
-    assert_fails(ctx, qkv_model_check_languages(m, NULL, "fra"), QKV_ARGUMENT, "does not say what it translates");
+    assert_fails(ctx, qkv_model_check_languages(m, NULL, "fra"), QKV_ARGUMENT,
+                 "does not say what language it translates");
     assert_ok(ctx, qkv_model_set_source_tokenizer(other, make_tokenizer(&families[5])));
     assert_ok(ctx, qkv_model_check_languages(other, NULL, "fra"));
     assert_ok(ctx, qkv_model_set_source_tokenizer(other, make_tokenizer(&families[0])));
@@ -436,6 +438,43 @@ static void rules_do_not_lose_a_language(void **state) {
     assert_true(found.sizes[0] == 1 && found.texts[0][0] == 'a');
     qkv_model_free(m);
     qkv_model_free(begins);
+}
+
+/* A language takes the place of the first token that the model forces, but not of one that was asked for. */
+static void a_language_stands_above_the_first_token_of_the_model(void **state) {
+    (void)state;
+    struct qkv_model *m = make_model(&families[0]);
+    struct qkv_search_options o = search_options();
+    struct qkv_token_rules rules = qkv_token_rules_defaults();
+    const char *line = "abc";
+    static struct found plain, found;
+    o.target_language = "de";
+    assert_ok(ctx, qkv_translate(m, &line, 1, &o, take_text, &plain));
+    m->generation.first = FIRST_LANGUAGE + 2;
+    assert_ok(ctx, qkv_translate(m, &line, 1, &o, take_text, &found));
+    compare(&plain, &found, "the model forces another language", 0, 1);
+    o.rules = &rules;
+    rules.first = FIRST_LANGUAGE + 2;
+    assert_fails(ctx, qkv_translate(m, &line, 1, &o, take_text, &found), QKV_ARGUMENT, "both choose the first token");
+    qkv_model_free(m);
+}
+
+/* Only tokens with a short code and no role are languages. */
+static void other_tokens_are_no_languages(void **state) {
+    (void)state;
+    static const struct family odd = {
+        "odd", {">>fra<<", ">>abcdefghijklmnopqrstuvwxyzabcdefghijklmn<<"}, NOWHERE, false, true};
+    struct qkv_model *m = make_model(&families[0]), *marian = make_model(&odd);
+    char code[QKV_LANGUAGE_TEXT];
+    assert_true(qkv_model_language(marian, true, 0, code) && !strcmp(code, "fra"));
+    assert_false(qkv_model_language(marian, true, 1, code));
+    struct qkv_tokenizer *t = make_tokenizer(&families[0]); /* a name like those of languages, but of an end */
+    assert_ok(ctx, qkv_tokenizer_set_role(ctx, t, QKV_TOKEN_ROLE_END, FIRST_LANGUAGE + 3));
+    assert_ok(ctx, qkv_model_set_tokenizer(m, t));
+    assert_true(qkv_model_language(m, true, 2, code) && !strcmp(code, "fr"));
+    assert_false(qkv_model_language(m, true, 3, code));
+    qkv_model_free(m);
+    qkv_model_free(marian);
 }
 
 static void tokens_tell_their_bytes_in_the_text(void **state) {
@@ -498,7 +537,8 @@ static void misuse_is_refused(void **state) {
     const size_t n = 2;
     struct qkv_engine *e;
     uint64_t id;
-    assert_fails(ctx, qkv_model_check_languages(marian, "fra", NULL), QKV_ARGUMENT, "does not say what it translates");
+    assert_fails(ctx, qkv_model_check_languages(marian, "fra", NULL), QKV_ARGUMENT,
+                 "does not say what language it translates");
     o.target_language = "de";
     assert_fails(ctx, qkv_search(m, &(const int32_t *){ids}, &n, 1, &o, take, &found), QKV_ARGUMENT,
                  "let rules.first name the language");
@@ -527,6 +567,8 @@ int main(void) {
         cmocka_unit_test(a_folder_names_the_language_of_sources),
         cmocka_unit_test(each_tokenizer_has_the_languages_of_its_side),
         cmocka_unit_test(rules_do_not_lose_a_language),
+        cmocka_unit_test(a_language_stands_above_the_first_token_of_the_model),
+        cmocka_unit_test(other_tokens_are_no_languages),
         cmocka_unit_test(tokens_tell_their_bytes_in_the_text),
         cmocka_unit_test(a_language_is_no_text_of_a_constraint),
         cmocka_unit_test(misuse_is_refused),

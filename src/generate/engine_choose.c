@@ -76,7 +76,7 @@ enum qkv_status qkv_engine_tell_prompt(struct qkv_engine *e, struct qkv_engine_a
     if (!told) return QKV_MEMORY;
     told->event.prompt = true;
     told->event.token.id = a->ids[place];
-    if (a->job->prompt.tokenizer) qkv_tokenizer_token(a->job->prompt.tokenizer, a->ids[place], &told->event.token_size);
+    told->event.token_size = qkv_prompt_token_size(&a->job->prompt, place);
     if (logits) tell_scores(e, a->job, told, logits, true);
     a->told = place + 1;
     return QKV_OK;

@@ -71,7 +71,8 @@ static enum qkv_status search_rules(struct qkv_engine *e, struct qkv_engine_job 
     enum qkv_status status = qkv_search_rule(e->model, &s->rules);
     job->prompt.lead = -1;
     if (!status && p->source)
-        status = qkv_languages_rule(e->model, &job->languages, &s->rules.score.tokens, &job->prompt.lead);
+        status =
+            qkv_languages_rule(e->model, &job->languages, s->options.rules, &s->rules.score.tokens, &job->prompt.lead);
     if (!status) status = qkv_engine_copy_rules(e, &s->rules.score.tokens, &s->lists);
     s->options.rules = NULL;
     s->options.source_language = s->options.target_language = NULL;

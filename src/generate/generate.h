@@ -39,10 +39,11 @@ struct qkv_prompt {
     size_t vocab;                          /* ids that can be chosen; a model may have more ids than its tokenizer */
     int32_t *ids;                          /* free with qkv_free */
     size_t count;                          /* at least 1 */
-    bool empty;                            /* the prompt has no text: what follows begins a text */
-    int32_t lead;                          /* a first new token that is no text: the language of a target; -1: none */
-    bool trimmed;                          /* a space at the beginning of the first new token is no part of the text */
-    int32_t barred;                        /* a token that is never chosen; -1: none */
+    struct qkv_sequence_frame frame; /* the tokens of ids around those of its text; ids that are given have none */
+    bool empty;                      /* the prompt has no text: what follows begins a text */
+    int32_t lead;                    /* a first new token that is no text: the language of a target; -1: none */
+    bool trimmed;                    /* a space at the beginning of the first new token is no part of the text */
+    int32_t barred;                  /* a token that is never chosen; -1: none */
     /* what the encoder reads, free with qkv_free; NULL: the model has none, so that the prompt is the source */
     int32_t *source;
     size_t source_count;
@@ -89,6 +90,8 @@ enum qkv_status qkv_prompt_is_whole(struct qkv_context *ctx, const struct qkv_pr
 /* Returns the text of new token `index` of `ids`, from 0. The first word of a text loses its space. NULL if the id has
  * no token, or is the language that leads a target: it has no text. */
 const char *qkv_prompt_token(const struct qkv_prompt *prompt, const int32_t *ids, size_t index, size_t *size);
+/* The bytes of a token of the prompt in its text; tokens that the tokenizer's template puts around it have none. */
+size_t qkv_prompt_token_size(const struct qkv_prompt *prompt, size_t place);
 /* Returns QKV_STOPPED and sets its message. */
 enum qkv_status qkv_generate_stopped(struct qkv_context *ctx);
 

@@ -14,8 +14,21 @@ enum { LISTED = 12, SHOWN = 40 }; /* languages that a message lists; bytes of a 
 
 /* ---- the languages ----------------------------------------------------------------------------------------------- */
 
-/* A walk through the languages of sources, or of targets: tokens that are put before a source are those of its
- * tokenizer, and tokens of targets are those of the other. */
+/* Whether the tokens around a source have a language, whose place another can take. */
+static bool frame_has_language(const struct qkv_tokenizer *t) {
+    const int32_t *sides[2];
+    size_t counts[2];
+    struct qkv_language l;
+    if (!qkv_tokenizer_template(t, &sides[0], &counts[0], &sides[1], &counts[1])) return false;
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < counts[k]; i++)
+            if (qkv_language_of(t, sides[k][i], &l)) return true;
+    return false;
+}
+
+/* A walk through the languages of sources, or of targets: a source's language can be chosen where the tokens around
+ * it have one; tokens that are put before a source are those of its tokenizer, and tokens of targets are those of the
+ * other. */
 struct languages_walk {
     const struct qkv_model *model;
     bool target;
@@ -23,9 +36,11 @@ struct languages_walk {
 };
 
 static bool walk_next(struct languages_walk *w, struct qkv_language *out) {
+    const struct qkv_tokenizer *of_sources = qkv_model_source_tokenizer(w->model);
+    if (!w->target && !w->at && !frame_has_language(of_sources)) return false;
     for (; w->part <= w->target; w->part++, w->at = 0) {
         const bool before = w->target && !w->part;
-        const struct qkv_tokenizer *t = w->part ? qkv_model_tokenizer(w->model) : qkv_model_source_tokenizer(w->model);
+        const struct qkv_tokenizer *t = w->part ? qkv_model_tokenizer(w->model) : of_sources;
         while (qkv_language_next(t, &w->at, out))
             if (out->targets_only == before) return true;
     }
@@ -59,7 +74,7 @@ bool qkv_model_language(const struct qkv_model *m, bool target, size_t i, char c
 /* ---- finding one ------------------------------------------------------------------------------------------------- */
 
 static bool is_any(const char *name) {
-    return !name || !*name || !strcmp(name, QKV_LANGUAGE_AUTO);
+    return !name || !*name || qkv_language_is(name, QKV_LANGUAGE_AUTO, sizeof QKV_LANGUAGE_AUTO - 1, false);
 }
 
 /* The bytes of a name that a message shows. */
@@ -110,9 +125,9 @@ static enum qkv_status language_refuse(struct qkv_model *m, bool target, const c
     struct qkv_buffer list = {0};
     if (!qkv_model_language(m, target, 0, code))
         return qkv_fail(m->ctx, QKV_ARGUMENT,
-                        "the %s language is \"%.*s\", but the model does not say what it translates; leave it "
-                        "out%s" QKV_LANGUAGE_AUTO "%s%s%s",
-                        what, shown(name), name, m->origin.gguf ? ", or say " : ", say ",
+                        "the %s language is \"%.*s\", but the model does not say what language it translates "
+                        "%s; leave it out%s" QKV_LANGUAGE_AUTO "%s%s%s",
+                        what, shown(name), name, target ? "to" : "from", m->origin.gguf ? ", or say " : ", say ",
                         m->origin.gguf ? "" : ", or name it as ", m->origin.gguf ? "" : what,
                         m->origin.gguf ? "" : "_lang in the folder's " QKV_ROLES_FILE);
     enum qkv_status status = languages_list(m, target, name, found > 0, &list);
@@ -137,30 +152,12 @@ static enum qkv_status language_choose(struct qkv_model *m, bool target, const c
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
-/* Whether the tokens around a source have a language, whose place another can take. */
-static bool frame_has_language(const struct qkv_tokenizer *t) {
-    const int32_t *sides[2];
-    size_t counts[2];
-    struct qkv_language l;
-    if (!qkv_tokenizer_template(t, &sides[0], &counts[0], &sides[1], &counts[1])) return false;
-    for (size_t k = 0; k < 2; k++)
-        for (size_t i = 0; i < counts[k]; i++)
-            if (qkv_language_of(t, sides[k][i], &l)) return true;
-    return false;
-}
-
 static enum qkv_status choose_source(struct qkv_model *m, const char *name, struct qkv_languages *out) {
     struct qkv_language l;
     bool chosen;
     const enum qkv_status status = language_choose(m, false, name, &chosen, &l);
-    if (status || !chosen) return status;
-    if (!frame_has_language(qkv_model_source_tokenizer(m)))
-        return qkv_fail(m->ctx, QKV_ARGUMENT,
-                        "the source language is \"%.*s\", but the post_processor of the tokenizer puts no language "
-                        "next to a source; save the tokenizer.json with one",
-                        shown(name), name);
-    out->source = l.id;
-    return QKV_OK;
+    if (!status && chosen) out->source = l.id;
+    return status;
 }
 
 static enum qkv_status choose_target(struct qkv_model *m, const char *name, struct qkv_languages *out) {
@@ -212,14 +209,14 @@ enum qkv_status qkv_languages_put(struct qkv_model *m, const struct qkv_language
 }
 
 enum qkv_status qkv_languages_rule(struct qkv_model *m, const struct qkv_languages *languages,
-                                   struct qkv_token_rules *rules, int32_t *lead) {
+                                   const struct qkv_token_rules *asked, struct qkv_token_rules *rules, int32_t *lead) {
     const int32_t first = languages->first;
     *lead = -1;
-    if (first >= 0 && rules->first >= 0 && rules->first != first && rules->first != m->generation.first)
+    if (first >= 0 && asked && asked->first >= 0 && asked->first != first)
         return qkv_fail(m->ctx, QKV_ARGUMENT,
                         "the target language and the rules both choose the first token of a target, %d and %d; leave "
-                        "one of them out",
-                        (int)first, (int)rules->first);
+                        "the language or the first token (--force-first) out",
+                        (int)first, (int)asked->first);
     if (first >= 0) rules->first = first;
     struct qkv_language l;
     if (qkv_language_of(qkv_model_tokenizer(m), rules->first, &l)) *lead = rules->first;

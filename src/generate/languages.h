@@ -21,11 +21,12 @@ enum qkv_status qkv_languages_choose(struct qkv_model *model, const char *source
 /* Puts them into an encoded source, freed with qkv_free, whose frame may grow. */
 enum qkv_status qkv_languages_put(struct qkv_model *model, const struct qkv_languages *languages,
                                   struct qkv_sequence_frame *frame, int32_t **ids, size_t *count);
-/* Makes the language of a target its first token, if the model has it there. *lead is set to the first token that the
- * rules force if that is a language, which is no part of the text; else −1. Fails with QKV_ARGUMENT: the rules exclude
- * the language, or force another first token. */
+/* Makes the language of a target its first token, if the model has it there, in place of one that the model forces.
+ * asked: the rules that were asked for; NULL: none. rules: these with the model's own. *lead is set to the first token
+ * that the rules force if that is a language, which is no part of the text; else −1. Fails with QKV_ARGUMENT: the rules
+ * exclude the language, or force another first token. */
 enum qkv_status qkv_languages_rule(struct qkv_model *model, const struct qkv_languages *languages,
-                                   struct qkv_token_rules *rules, int32_t *lead);
+                                   const struct qkv_token_rules *asked, struct qkv_token_rules *rules, int32_t *lead);
 
 /* The text of token `index` of a target, from 0; NULL: it has none, as the token `lead` that begins a target. With
  * `trimmed`, the first token that is text loses its space. `tokenizer` may be NULL. */

@@ -172,9 +172,8 @@ enum qkv_status qkv_prompt_read(struct qkv_model *model, const char *text, size_
                : qkv_tokenizer_encode_sequence(ctx, p->tokenizer, size ? text : "", size, true, &p->ids, &p->count);
     if (!status && o->take_prompt) o->take_prompt(o->prompt_user, p->ids, p->count);
     if (!status && p->count == 0) status = prompt_begin(ctx, p);
-    struct qkv_sequence_frame frame = {0};
-    if (!status && !o->ids) frame = qkv_source_frame(p->tokenizer, false, false);
-    if (!status) status = prompt_fit(model, o, frame, p);
+    if (!status && !o->ids) p->frame = qkv_source_frame(p->tokenizer, false, false);
+    if (!status) status = prompt_fit(model, o, p->frame, p);
     return status ? status : prompt_rule(model, o, p);
 }
 
@@ -228,7 +227,14 @@ enum qkv_status qkv_prompt_read_source(struct qkv_model *model, const char *text
     p->skipped = !p->source_count;
     if (!status && p->source_count) status = prompt_fit(model, o, frame, p);
     if (!status) status = prompt_rule(model, o, p);
-    return status ? status : qkv_languages_rule(model, languages, &p->rules.tokens, &p->lead);
+    return status ? status : qkv_languages_rule(model, languages, o->rules, &p->rules.tokens, &p->lead);
+}
+
+size_t qkv_prompt_token_size(const struct qkv_prompt *p, size_t place) {
+    size_t size = 0;
+    if (p->tokenizer && !p->empty && place >= p->frame.before && place + p->frame.after < p->count)
+        qkv_tokenizer_token(p->tokenizer, p->ids[place], &size);
+    return size;
 }
 
 const char *qkv_prompt_token(const struct qkv_prompt *p, const int32_t *ids, size_t index, size_t *size) {

@@ -114,12 +114,13 @@ static enum qkv_status translate_some(struct translation *t, struct qkv_search_j
 static enum qkv_status translate_languages(struct translation *t, struct qkv_search_options *o,
                                            struct qkv_token_rules *rules, struct qkv_search_job *job) {
     enum qkv_status status = qkv_languages_choose(t->model, o->source_language, o->target_language, &t->languages);
-    if (!status) status = qkv_rules_take(t->model, o->rules, rules);
+    const struct qkv_token_rules *const asked = o->rules;
+    if (!status) status = qkv_rules_take(t->model, asked, rules);
     if (status) return status;
     if (t->languages.begin >= 0) job->ids.begin = t->languages.begin;
     o->rules = rules;
     o->source_language = o->target_language = NULL;
-    return qkv_languages_rule(t->model, &t->languages, rules, &t->lead);
+    return qkv_languages_rule(t->model, &t->languages, asked, rules, &t->lead);
 }
 
 enum qkv_status qkv_translate(struct qkv_model *model, const char *const *lines, size_t count,

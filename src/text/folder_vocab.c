@@ -159,8 +159,7 @@ static enum qkv_status folder_ids(const struct qkv_folder *f, bool strip, json_t
 }
 
 #define PART "{s:{s:s, s:i}}"
-/* vocab.txt of ESM: each line, without white space around it, is a token that is cut out of the text wherever it is;
- * what is left between white space is unknown. */
+/* <cls> A <eos>, and of pairs <cls> A <eos> B <eos>; null where the vocabulary lacks these. */
 static json_t *folder_esm_template(const struct qkv_folder *f, const json_t *vocab) {
     const char *named[] = {qkv_folder_special(f, "cls_token"), qkv_folder_special(f, "eos_token")};
     const char *const first = named[0] ? named[0] : "<cls>", *const last = named[1] ? named[1] : "<eos>";
@@ -175,7 +174,10 @@ static json_t *folder_esm_template(const struct qkv_folder *f, const json_t *voc
                      first, "id", first, "ids", json_integer_value(begin), "tokens", first, last, "id", last, "ids",
                      json_integer_value(end), "tokens", last);
 }
+#undef PART
 
+/* vocab.txt of ESM: each line, without white space around it, is a token that is cut out of the text wherever it is;
+ * what is left between white space is unknown. */
 static enum qkv_status folder_esm(const struct qkv_folder *f, json_t **root) {
     json_t *vocab = json_object(), *added = NULL, *seen = json_object(), *id, *token;
     size_t i;

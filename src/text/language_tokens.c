@@ -49,10 +49,17 @@ static bool language_read(const char *text, size_t size, struct qkv_language *ou
     return named ? is_plain(out->code, out->size) : is_region(text, size) || is_script(text, size);
 }
 
+/* Tokens with a role, as __unk__ and __end__ of Blenderbot-small, are no languages. */
+static bool has_role(const struct qkv_tokenizer *t, int32_t id) {
+    for (int role = 0; role < QKV_TOKEN_ROLES; role++)
+        if (qkv_tokenizer_role(t, (enum qkv_token_role)role) == id) return true;
+    return false;
+}
+
 bool qkv_language_of(const struct qkv_tokenizer *t, int32_t id, struct qkv_language *out) {
     size_t size = 0;
     const char *text = qkv_tokenizer_token(t, id, &size);
-    if (!text || !t->tokens[id].added || !language_read(text, size, out)) return false;
+    if (!text || !t->tokens[id].added || !language_read(text, size, out) || has_role(t, id)) return false;
     out->id = id;
     return true;
 }

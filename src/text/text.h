@@ -18,8 +18,8 @@
  * (Oniguruma's patterns for PCRE2), chain_*.c (the chain), template.c (special tokens around a sequence), merge.c
  * (merging a piece), bpe_train.c (learning merges), train_tokenizer.c (the rows of trained kinds, vocabularies from a
  * text), cut.c, tokenizer.c (tables, encoding, decoding), token_trie.c, tokenizer_json.c, tokenizer_file.c
- * (reading; spm.h and tiktoken.h have the files that are no tokenizer.json), tokenizer_save.c,
- * language_tokens.c (tokens of languages). */
+ * (reading; spm.h and tiktoken.h have the files that are no tokenizer.json), tokenizer_save.c, tokenizer_folder.c,
+ * folder_files.c, folder_vocab.c (tokenizers of published folders), language_tokens.c (tokens of languages). */
 #ifndef QKV_TEXT_H
 #define QKV_TEXT_H
 

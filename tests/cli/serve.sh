@@ -209,7 +209,7 @@ bad /v1/embeddings '{"model":"encoder","input":"a","encoding_format":"x"}' 400 '
 bad /v1/embeddings '{"model":"encoder","input":"a","dimensions":3}' 400 '"dimensions"' 'dimensions'
 bad /classify '{"input":"a"}' 400 '"model"' 'run has no classes'
 bad /v1/embeddings '{"input":"a"}' 400 '"model"' 'run makes no vectors'
-bad /translate '{"model":"pairs","q":"a","source":"en"}' 400 '"source"' 'does not say what it translates'
+bad /translate '{"model":"pairs","q":"a","source":"en"}' 400 '"source"' 'does not say what language it translates from'
 bad /translate '{"model":"pairs","q":"a","target":3}' 400 '"target"' 'code of a language'
 bad /translate '{"model":"named","q":"a","source":"fr"}' 400 '"source"' 'the model has en'
 bad /translate '{"model":"named","q":"a","source":"en","target":"en"}' 400 '"target"' 'the model has de'
@@ -287,6 +287,7 @@ eventually idle || fail "an idle server takes time of the processor"
 post $c '{"model":"run","prompt":"the","max_tokens":6,"temperature":0,"logprobs":1,"echo":true,"stream":true}'
 numbers() { grep -oE "\"$1\": ?\[[^]]*\]" body | tr -cd ',\n'; }
 same "$(numbers text_offset)" "$(numbers token_logprobs)" "offsets of the tokens of a stream"
+grep -q '"text_offset": \[0, 1, 2, 3' body || fail "an echo has other offsets: $(cat body)"
 [ "$(grep -c text_offset body)" -gt 3 ] || fail "no stream of tokens with log-probabilities"
 (raw <request && mv reply last) &
 last=$!
@@ -304,7 +305,9 @@ serve languages named languages --log none
 ask GET /languages
 expect 200 '^\[\{"code": "en", "name": "en", "targets": \["de"\]\}\]$'
 ask GET '/languages?model=languages'
-expect 200 '^\[\{"code": "en", "name": "en", "targets": \["en", "de"\]\}, \{"code": "de", .*\}\]$'
+expect 200 '^\[\{"code": "auto", "name": "auto", "targets": \["en", "de"\]\}\]$' # no language is put beside a source
+ask GET '/languages?model=%ff'
+expect 400 'model is not UTF-8'
 ask GET '/languages?model=nothing'
 expect 404 'there is no model'
 string='"([^"\]|\\.)*"'
@@ -320,6 +323,16 @@ done
 post $c '{"model":"languages","prompt":"the queen","max_tokens":4,"temperature":0,"logprobs":1,"target":"de"}'
 expect 200 '"tokens": \["__de__", .*"text_offset": \[0, 0, '
 stop languages
+serve ignoring languages named --ignore-fields --log none
+post /translate '{"model":"languages","q":"the queen","source":"en","target":"de"}'
+expect 200 translatedText
+grep -oE "\"translatedText\": $string" body | sed 's/^[^:]*: //' >ignored.served
+same "$(cat ignored.served)" "$(cat de.served)" "a translation whose source is ignored"
+post /translate '{"model":"languages","q":"the queen","target":"fr"}'
+expect 400 'the model has en, de'
+post /translate '{"model":"named","q":"the queen","source":"fr"}'
+expect 400 'the model has en'
+stop ignoring
 try 0 "$QKV" translate named -q "the queen" --source en --target DE
 same "$(cat out)" "$("$QKV" translate named -q "the queen")" "a translation with languages"
 refuse 1 'the target language is "fr", but the model has de' "$QKV" translate named a --target fr
