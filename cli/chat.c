@@ -133,7 +133,7 @@ static int chat_lines(struct cli_chat *chat, bool terminal, bool json) {
         }
         fflush(stdout);
         cli_release_signals(); /* a signal that comes while a line is awaited ends the talk at once */
-        if (!terminal && code == CLI_DONE && cli_stopping) code = CLI_INTERRUPTED;
+        if (code == CLI_DONE && cli_stopping) code = CLI_INTERRUPTED;
         if (!terminal) continue;
         if (!ferror(stdout) && (!cli_stopping || cli_stopping == SIGINT)) code = CLI_DONE;
         if (code == CLI_DONE) cli_stopping = 0;

@@ -199,7 +199,7 @@ int cli_chat_answer(struct cli_chat *chat) {
     }
     qkv_rendered_free(&text);
     free(ids);
-    return code == CLI_DONE && cli_stopping ? CLI_INTERRUPTED : code;
+    return code;
 }
 
 void cli_chat_close(struct cli_chat *chat) {

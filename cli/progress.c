@@ -29,7 +29,7 @@ static struct qkv_context *volatile progress_context; /* whose work a signal can
 
 static void progress_stop(int signal) {
     struct qkv_context *ctx = progress_context;
-    cli_stopping = signal;
+    if (!cli_stopping || cli_stopping == SIGINT) cli_stopping = signal; /* Ctrl-C takes nothing back */
     if (ctx) qkv_context_cancel(ctx, true);
 }
 
