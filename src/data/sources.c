@@ -120,8 +120,7 @@ enum qkv_status qkv_sources_list(struct qkv_context *ctx, const char *const *nam
 enum qkv_status qkv_sources_list_once(struct qkv_context *ctx, const char *name, struct qkv_text_files *files) {
     const char *const names[QKV_FILES_MAX] = {name};
     if (!qkv_sources_weight(names)) return qkv_sources_list(ctx, names, files, NULL);
-    return qkv_fail(ctx, QKV_ARGUMENT, "%s has a weight; files to evaluate are read once and have none: leave it out",
-                    name);
+    return qkv_fail(ctx, QKV_ARGUMENT, "%s has a weight, but files that are read once have none: leave it out", name);
 }
 
 /* The folder of a pattern is the part before the last slash in front of its first special character. */

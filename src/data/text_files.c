@@ -149,7 +149,7 @@ enum qkv_status qkv_same_text(struct qkv_context *ctx, const char *path, const s
     const struct qkv_text_file *old = &text->files->items[i < count ? i : 0];
     const struct qkv_text_file *new = &text->now_files->items[i < count ? i : 0];
     unlink(path);
-    if (old->bytes == new->bytes && old->hash == new->hash)
+    if (old->bytes == new->bytes && old->hash == new->hash && old->tokens != new->tokens)
         return qkv_fail(ctx, QKV_FORMAT,
                         "%s is missing, and %s, which has not changed, has %llu tokens now (%llu when the run began): "
                         "its tokenizer is read in another way; start a new run in another folder",

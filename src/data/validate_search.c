@@ -93,13 +93,14 @@ static bool validate_search_take(void *user, size_t source, const struct qkv_hyp
     struct found *f = user;
     const struct group *group = &f->groups[source];
     size_t best = SIZE_MAX, tokens = 0;
+    struct qkv_language language;
+    const bool leads = count > 0 && hypotheses->count &&
+                       qkv_language_of(qkv_model_tokenizer(f->d->model), *hypotheses->ids, &language);
     for (size_t i = group->begin; i < group->end && count > 0; i++) {
         size_t n = qkv_examples_main(f->examples, f->order[i].index, f->reference) - 1; /* without its end */
-        struct qkv_language led;
-        const size_t lead = hypotheses->count &&
-                            qkv_language_of(qkv_model_tokenizer(f->d->model), *hypotheses->ids, &led) &&
-                            !(n && *f->reference == *hypotheses->ids);
-        size_t edits = qkv_edit_distance(hypotheses->ids + lead, hypotheses->count - lead, f->reference, n);
+        const bool led = leads && !(n && *f->reference == *hypotheses->ids); /* a reference may begin without it */
+        const int32_t *ids = led ? hypotheses->ids + 1 : hypotheses->ids;
+        size_t edits = qkv_edit_distance(ids, hypotheses->count - led, f->reference, n);
         if (edits == SIZE_MAX) f->failed = true;
         if (edits >= best) continue;
         best = edits;

@@ -123,8 +123,9 @@ static enum qkv_status run_read_tokens(struct qkv_evaluator *e, const char *fold
         for (size_t i = 0; i < n && !status; i++) bytes[i] = qkv_text_token_bytes(e->tokenizer, ids[i]);
         if (!status) status = qkv_evaluator_feed(e, &piece, (double)at, progress, user);
     }
-    if (status) return status;
-    return e->held > 1 ? qkv_evaluator_flush(e) : QKV_OK;
+    if (!status && e->held > 1) status = qkv_evaluator_flush(e);
+    if (e->unknown) e->bytes = 0; /* nothing says what they stood for */
+    return status;
 }
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */

@@ -72,7 +72,7 @@ for names in held-out.jsonl.gz 'held-out.jsonl.g*'; do
     grep -oE '"(loss|tokens|lines)": [^,]*' out | cmp -s - wanted ||
         fail "eval --chat $names: $(cat out), not $(cat wanted)"
 done
-refuse 1 'held-out.jsonl:0.5 has a weight; files to evaluate are read once and have none' \
+refuse 1 'held-out.jsonl:0.5 has a weight, but files that are read once have none' \
     "$QKV" eval whole --chat held-out.jsonl:0.5
 refuse 1 'no file has a name like none\*.jsonl' "$QKV" eval whole --chat 'none*.jsonl'
 # Tokens that are gone are made again of the same files, or it is said which one has changed or is cut.
