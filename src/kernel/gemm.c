@@ -4,8 +4,9 @@
  * being read stay in cache. B is packed once by all threads for all threads, a part of at most PACKED_FLOATS at a time.
  * If C is only one block high, each item instead packs its own columns just before it uses them, and B streams from
  * memory once. A run of K starts from zero, and its sums are added to C at its end: errors grow with the length of a
- * run and the number of runs, not with K. Runs are cut by K alone, so no bit depends on the other cuts, nor on the
- * number of threads. */
+ * run and the number of runs, not with K. Where the second cache has room for A in several runs, these follow each
+ * other in each panel of B, so that C comes from memory once for all of them. Runs are cut by K alone, so no bit
+ * depends on the other cuts, nor on the number of threads. */
 #include <assert.h>
 #include <string.h>
 
@@ -14,7 +15,9 @@
 
 enum {
     KC = QKV_GEMM_RUN_MAX,       /* terms a run */
-    ROW_PANELS = 8,              /* a block holds at most max(ROW_PANELS, what L2 allows) panels of A */
+    BLOCK_ROWS = 256,            /* a block has at most so many rows, */
+    ROW_PANELS = 8,              /* and at most max(ROW_PANELS, what L2 allows) panels of A; */
+    ROW_COST = 16,               /* packing a number of A again takes so many times the time of reading one of B */
     L2_SHARES = 10,              /* panels of A in a block may fill 3/L2_SHARES of L2 */
     B_SHARES = 4,                /* 1/B_SHARES of L2 holds B while panels of A pass by */
     ACROSS_QUARTERS = 3,         /* a run of A and B that is not packed may fill ACROSS_QUARTERS/4 of L2 */
@@ -46,6 +49,7 @@ struct product {
     bool in_place;                    /* A is read without packing */
     bool across;                      /* A and B are read without packing; both are contiguous across the terms */
     bool row_by_row;                  /* B stays in the second cache while panels of A pass by in the first */
+    size_t runs;                      /* runs of A that are packed together */
     size_t part_columns, part_terms;  /* B packed at a time, if shared */
     size_t n_begin, n_end;            /* the current part of B */
     size_t k_begin, k_end;
@@ -71,12 +75,30 @@ static size_t wanted_items(const struct product *p, size_t threads) {
     const double M = (double)p->M, N = (double)p->N, K = (double)p->K;
     const double cycles = K * (M * N / 16 + (M + N) / 3), items = cycles / ITEM_CYCLES;
     if (threads == 1 || items < 2) return 1;
-    return items < (double)(threads * ITEMS_A_THREAD) ? (size_t)items : threads * ITEMS_A_THREAD;
+    const size_t count = items < (double)(threads * ITEMS_A_THREAD) ? (size_t)items : threads * ITEMS_A_THREAD;
+    return count < threads ? count : count / threads * threads;
+}
+
+/* Numbers of A that may be packed for a block. */
+static size_t packed_a_limit(const struct qkv_context *ctx) {
+    return (ctx->l2 ? ctx->l2 : 512 * 1024) * 3 / L2_SHARES / sizeof(float);
+}
+
+/* Blocks of rows: with `items` items, each row of A is packed items/blocks times, and each column of B is read `blocks`
+ * times. The blocks divide the items, and are no higher than `max_panels`. */
+static size_t choose_row_blocks(const struct product *p, size_t items, size_t threads, size_t max_panels) {
+    const double limit = (double)items * ROW_COST * (double)p->M / (double)p->N;
+    size_t blocks = 1;
+    for (size_t b = 2; b <= items && (double)(b * b) <= limit; b++)
+        if (items % b == 0) blocks = b;
+    const size_t least = qkv_pieces(p->row_panels, max_panels);
+    if (blocks < least) blocks = items > 1 ? qkv_round_up(least, threads) : least;
+    return qkv_min(blocks, p->row_panels);
 }
 
 static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
-    const size_t threads = (size_t)ctx->threads, l2 = ctx->l2 ? ctx->l2 : 512 * 1024;
-    const size_t max_panels = qkv_max(l2 * 3 / L2_SHARES / (KC * sizeof(float) * p->kernels->mr), ROW_PANELS);
+    const size_t threads = (size_t)ctx->threads, fit = packed_a_limit(ctx) / KC;
+    const size_t max_panels = qkv_max(qkv_min(fit, BLOCK_ROWS) / p->kernels->mr, ROW_PANELS);
     const size_t mr = p->kernels->mr, nr = p->kernels->nr, items = wanted_items(p, threads);
     p->row_panels = qkv_pieces(p->M, mr);
     p->height = qkv_pieces(p->M, p->row_panels);
@@ -84,8 +106,7 @@ static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
     p->column_panels = qkv_pieces(p->N, nr);
     p->shared = p->row_panels > ONE_BLOCK_PANELS || p->stored_block > 1; /* blocks span items */
     if (p->shared) {
-        size_t blocks = qkv_max(qkv_pieces(p->row_panels, max_panels), qkv_min(items, p->row_panels / 4));
-        p->row_blocks = items > 1 ? qkv_min(qkv_round_up(blocks, threads), p->row_panels) : blocks;
+        p->row_blocks = choose_row_blocks(p, items, threads, max_panels);
         p->column_blocks = qkv_min(qkv_pieces(items, p->row_blocks), qkv_max(p->column_panels / 4, 1));
     } else {
         p->row_blocks = 1;
@@ -123,8 +144,11 @@ static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
     p->row_by_row = p->across || (p->kernels->row_by_row && along && columns > nr &&
                                   columns * p->kc <= l2 / sizeof(float) / B_SHARES);
     p->in_place = along && (p->row_by_row || columns <= 4 * nr);
-    size_t block_panels = qkv_pieces(p->row_panels, p->row_blocks);
-    p->a_floats = p->in_place ? 0 : qkv_round_up(block_panels * p->height * p->kc, 16);
+    const size_t rows = qkv_pieces(p->row_panels, p->row_blocks) * p->height;
+    p->runs = 1;
+    if (p->shared && !p->in_place && !p->across && p->kc)
+        p->runs = qkv_max(qkv_min(packed_a_limit(ctx) / (rows * p->kc), qkv_pieces(p->part_terms, p->kc)), 1);
+    p->a_floats = p->in_place ? 0 : p->runs * qkv_round_up(rows * p->kc, 16);
     p->b_floats = qkv_round_up(p->b_floats, 16);
     if (p->across) p->a_floats = p->b_floats = 0;
 }
@@ -195,39 +219,86 @@ static void pack_blocks_item(void *argument, size_t item, int thread) {
     qkv_stored_pieces(p->table, p->call->stored, &cut, pack_piece, &to);
 }
 
-/* Multiplies one block of C by the whole part of B. */
-static void block_of(const struct product *p, size_t m, size_t m_end, size_t n, size_t n_end, int thread) {
+/* A corner of C: rows and columns, of the current part of B, of an item. */
+struct corner {
+    size_t m, m_end, n, n_end;
+    int thread;
+};
+
+static float *corner_packed_a(const struct product *p, const struct corner *c, size_t run) {
+    return p->packed_a + (size_t)c->thread * p->a_floats + run * (p->a_floats / p->runs);
+}
+
+/* The run from k on of columns [n, …) of the shared part of B. */
+static const float *shared_panel(const struct product *p, size_t k, size_t n) {
     const size_t width = qkv_round_up(p->n_end - p->n_begin, p->kernels->nr);
-    float *own_a = p->packed_a + (size_t)thread * p->a_floats, *own_b = p->packed_b + (size_t)thread * p->b_floats;
-    struct qkv_gemm_block block = {
-        .rows = m_end - m, .columns = n_end - n, .height = p->height, .row_by_row = p->row_by_row, .ldc = p->ldc};
-    block.c = p->c + m * p->ldc + p->n_begin + n;
-    size_t k = p->k_begin;
+    return p->packed_b + (k - p->k_begin) * width + n * qkv_min(p->kc, p->k_end - k);
+}
+
+/* Columns [n, n + columns) of a corner, over the run from k on. `run`: which of those of A that are packed. */
+static struct qkv_gemm_block corner_block(const struct product *p, const struct corner *c, size_t k, size_t run,
+                                          size_t n, size_t columns) {
+    struct qkv_gemm_block block = {.rows = c->m_end - c->m,
+                                   .columns = columns,
+                                   .K = qkv_min(p->kc, p->k_end - k),
+                                   .height = p->height,
+                                   .row_by_row = p->row_by_row,
+                                   .c = p->c + c->m * p->ldc + p->n_begin + n,
+                                   .ldc = p->ldc,
+                                   .resume = k > 0 || p->call->accumulate};
+    if (p->across) {
+        block.a = gemm_at(p->a, c->m, k).data;
+        block.a_across = p->a.column_stride;
+    } else if (p->in_place) {
+        block.a = gemm_at(p->a, c->m, k).data;
+        block.a_stride = p->a.row_stride;
+    } else {
+        block.a = corner_packed_a(p, c, run);
+    }
+    if (p->across) {
+        block.b = gemm_at(p->b, k, p->n_begin + n).data;
+        block.b_across = p->b.row_stride;
+    } else if (p->shared) {
+        block.b = shared_panel(p, k, n);
+    } else {
+        float *own = p->packed_b + (size_t)c->thread * p->b_floats;
+        gemm_pack_b(p, own, k, p->n_begin + n, block.K, columns);
+        block.b = own;
+    }
+    block.bias = p->call->bias && k + block.K == p->K ? p->call->bias + p->n_begin + n : NULL;
+    return block;
+}
+
+/* Runs [k, end) of a corner, panel by panel: the runs of a panel follow each other. */
+static void corner_panels(const struct product *p, const struct corner *c, size_t k, size_t end) {
+    const size_t nr = p->kernels->nr;
+    for (size_t n = c->n; n < c->n_end; n += nr) {
+        for (size_t r = k, run = 0; r < end; r += p->kc, run++) {
+            struct qkv_gemm_block block = corner_block(p, c, r, run, n, qkv_min(nr, c->n_end - n));
+            if (r + p->kc < end)
+                block.next_panel = shared_panel(p, r + p->kc, n);
+            else if (n + nr < c->n_end)
+                block.next_panel = shared_panel(p, k, n + nr);
+            p->kernels->block(&block);
+        }
+    }
+}
+
+/* Multiplies a corner by the whole part of B. */
+static void corner_multiply(const struct product *p, const struct corner *c) {
+    size_t k = p->k_begin, end;
     do {
-        block.K = qkv_min(p->kc, p->k_end - k);
-        if (p->across) {
-            block.a = gemm_at(p->a, m, k).data;
-            block.a_across = p->a.column_stride;
-        } else if (p->in_place) {
-            block.a = p->a.data + m * p->a.row_stride + k;
-            block.a_stride = p->a.row_stride;
+        end = qkv_min(p->k_end, k + p->runs * p->kc);
+        for (size_t r = k, run = 0; p->a_floats && r < end; r += p->kc, run++)
+            p->kernels->pack_a(corner_packed_a(p, c, run), gemm_at(p->a, c->m, r), c->m_end - c->m,
+                               qkv_min(p->kc, end - r), p->height);
+        if (p->runs > 1) {
+            corner_panels(p, c, k, end);
         } else {
-            p->kernels->pack_a(own_a, gemm_at(p->a, m, k), block.rows, block.K, p->height);
-            block.a = own_a;
+            const struct qkv_gemm_block block = corner_block(p, c, k, 0, c->n, c->n_end - c->n);
+            p->kernels->block(&block);
         }
-        if (p->across) {
-            block.b = gemm_at(p->b, k, p->n_begin + n).data;
-            block.b_across = p->b.row_stride;
-        } else if (p->shared) {
-            block.b = p->packed_b + (k - p->k_begin) * width + n * block.K;
-        } else {
-            gemm_pack_b(p, own_b, k, p->n_begin + n, block.K, block.columns);
-            block.b = own_b;
-        }
-        block.resume = k > 0 || p->call->accumulate;
-        block.bias = p->call->bias && k + block.K == p->K ? p->call->bias + p->n_begin + n : NULL;
-        p->kernels->block(&block);
-        k += block.K;
+        k = end;
     } while (k < p->k_end);
 }
 
@@ -239,7 +310,8 @@ static void block_item(void *argument, size_t item, int thread) {
     const size_t m_end = qkv_min(gemm_share(p->row_panels, p->row_blocks, row_block + 1) * p->height, p->M);
     const size_t n = gemm_share(panels, p->column_blocks, column_block) * nr;
     const size_t n_end = qkv_min(gemm_share(panels, p->column_blocks, column_block + 1) * nr, p->n_end - p->n_begin);
-    if (m < m_end && n < n_end) block_of(p, m, m_end, n, n_end, thread);
+    const struct corner corner = {m, m_end, n, n_end, thread};
+    if (m < m_end && n < n_end) corner_multiply(p, &corner);
     if (p->k_end == p->K)
         qkv_epilogue_block(p->table, p->call, p->counts, row_block, m, m_end > m ? m_end - m : 0, p->n_begin + n,
                            n_end > n ? n_end - n : 0);

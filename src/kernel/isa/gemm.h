@@ -23,7 +23,7 @@ struct qkv_gemm_block {
     size_t a_across, b_across;
     /* or NULL. The first tile of each panel of B packs it here, K rows of one panel, for the other tiles */
     float *panel;
-    const float *next_panel; /* the panel of B that is needed after those of the block */
+    const float *next_panel; /* the panel of B that is needed after those of the block; NULL: unknown */
     bool row_by_row;         /* order of tiles: those of some rows first, else those of some columns */
     const float *b;          /* packed panels */
     float *c;

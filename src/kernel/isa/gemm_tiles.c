@@ -55,6 +55,15 @@ QKV_INLINE void store_tile(const size_t rows, const size_t vectors, vf sum[MR][N
         for (size_t i = 0; i < rows; i++) vf_store_n(c + i * ldc + j * W, sum[i][j], columns - j * W);
     }
 }
+/* Prefetches the part of C at a tile, whose last columns may be past the end of C. */
+QKV_INLINE void ask_for_sums(uintptr_t c, size_t ldc, size_t rows, size_t columns) {
+    QKV_UNROLL
+    for (size_t i = 0; i < rows; i++) {
+        QKV_UNROLL
+        for (size_t j = 0; j < columns; j += LINE) QKV_PREFETCH((const void *)(c + (i * ldc + j) * sizeof(float)));
+    }
+}
+
 QKV_INLINE void add_bias(const size_t rows, const size_t vectors, vf sum[MR][NV], const float *bias, size_t columns) {
     QKV_UNROLL
     for (size_t j = 0; j < vectors; j++) {
@@ -85,6 +94,7 @@ QKV_INLINE void tile(const size_t rows, const size_t vectors, const bool packed,
     const size_t ldc = block->ldc, stride = block->a_stride, K = block->K;
     const size_t lda = block->a_across ? block->a_across : rows;
     float *c = block->c + m * ldc + n;
+    if (block->resume) ask_for_sums((uintptr_t)c, ldc, rows, vectors * W);
     QKV_UNROLL
     for (size_t i = 0; i < rows; i++) {
         QKV_UNROLL
@@ -234,8 +244,9 @@ static void gemm_packing(const struct qkv_gemm_block *block) {
 static void gemm_panel_by_panel(const struct qkv_gemm_block *block) {
     const size_t count = (block->rows + block->height - 1) / block->height;
     for (size_t n = 0; n < block->columns; n += NR) {
-        const uintptr_t next = (uintptr_t)block->b + (n + NR) * block->K * sizeof(float);
-        const bool asks = NR >= LINE && count >= ASKING_TILES && n + NR < block->columns;
+        const uintptr_t next =
+            (uintptr_t)(n + NR < block->columns ? block->b + (n + NR) * block->K : block->next_panel);
+        const bool asks = NR >= LINE && count >= ASKING_TILES && next;
         for (size_t i = 0; i < count; i++) {
             const struct gemm_ask ask = gemm_ask_panel(next, NR * sizeof(float), i, count);
             gemm_tile(block, asks ? &ask : &ask_nothing, i * block->height, n);
