@@ -256,16 +256,18 @@ static const void *ordered_begin(const struct ordered *p, const struct section *
 static struct ordered_sides ordered_sides(const struct ordered *p, const struct section *s, const struct strip *strip,
                                           size_t n, const char *a, int thread) {
     const size_t width = qkv_round_up(p->n_end - p->n_begin, p->nr);
-    if (!p->across)
-        return (struct ordered_sides){.a = a + (strip->height * s->before + strip->begin * s->terms) * p->a_size,
-                                      .b = p->packed_b + (s->before * width + n * s->terms) * p->b_size};
     const bool last = s + 1 == p->sections + p->s_end;
     const struct section *then = last ? p->sections + p->s_begin : s + 1;
-    const size_t column = p->n_begin + n, behind = last && n + p->nr < width ? column + p->nr : column;
-    return (struct ordered_sides){.a = ordered_begin(p, s, &p->a, p->a.column_stride, strip->m + strip->begin),
-                                  .b = ordered_begin(p, s, &p->b, p->b.row_stride, column),
-                                  .next = ordered_begin(p, then, &p->b, p->b.row_stride, behind),
-                                  .panel = (float *)(void *)p->packed_b + (size_t)thread * p->run * p->nr};
+    const size_t behind = last && n + p->nr < width ? n + p->nr : n;
+    if (!p->across)
+        return (struct ordered_sides){.a = a + (strip->height * s->before + strip->begin * s->terms) * p->a_size,
+                                      .b = p->packed_b + (s->before * width + n * s->terms) * p->b_size,
+                                      .next = p->packed_b + (then->before * width + behind * then->terms) * p->b_size};
+    return (struct ordered_sides){
+        .a = ordered_begin(p, s, &p->a, p->a.column_stride, strip->m + strip->begin),
+        .b = ordered_begin(p, s, &p->b, p->b.row_stride, p->n_begin + n),
+        .next = ordered_begin(p, then, &p->b, p->b.row_stride, p->n_begin + behind),
+        .panel = (float *)(void *)p->packed_b + (size_t)thread * p->run * p->nr};
 }
 
 /* One panel of columns, one section after the other. */
