@@ -4,6 +4,7 @@
 #define QKV_CHECK_GEMM_H
 
 #include "checks.h"
+#include "kernel/isa/gemm.h"
 
 struct gemm_case {
     size_t M, N, K, ldc;

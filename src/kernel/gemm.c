@@ -1,34 +1,38 @@
 /* gemm: the driver of the matrix product: how C is cut, what is packed when, and the threads.
  *
  * C is cut into blocks of rows × columns, which are the items; K is cut into runs of about KC terms, so that the panels
- * being read stay in cache. B is packed once by all threads for all threads, a part of at most PACKED_FLOATS at a time.
- * If C is only one block high, each item instead packs its own columns just before it uses them, and B streams from
- * memory once. A run of K starts from zero, and its sums are added to C at its end: errors grow with the length of a
- * run and the number of runs, not with K. Where the second cache has room for A in several runs, these follow each
- * other in each panel of B, so that C comes from memory once for all of them. Runs are cut by K alone, so no bit
- * depends on the other cuts, nor on the number of threads. */
+ * being read stay in cache. B is packed once by all threads for all threads, part by part: a thread that finds no block
+ * of C left to multiply by one part packs a piece of the next one, so threads seldom wait. If C is only one block high,
+ * each item instead packs its own columns just before it uses them, and B streams from memory once. A run of K starts
+ * from zero, and its sums are added to C at its end: errors grow with the length of a run and the number of runs, not
+ * with K. Where the second cache has room for A in several runs, these follow each other in each panel of B, so that C
+ * comes from memory once for all of them. Runs are cut by K alone, so no bit depends on the other cuts, nor on the
+ * number of threads. A few rows, as in decoding, go through gemm_few.c. */
 #include <assert.h>
 #include <string.h>
 
 #include "kernel/epilogue.h"
-#include "kernel/isa/gemm.h"
+#include "kernel/gemm_driver.h"
 
 enum {
-    KC = QKV_GEMM_RUN_MAX,       /* terms a run */
-    BLOCK_ROWS = 256,            /* a block has at most so many rows, */
-    ROW_PANELS = 8,              /* and at most max(ROW_PANELS, what L2 allows) panels of A; */
-    ROW_COST = 16,               /* packing a number of A again takes so many times the time of reading one of B */
-    L2_SHARES = 10,              /* panels of A in a block may fill 3/L2_SHARES of L2 */
-    B_SHARES = 4,                /* 1/B_SHARES of L2 holds B while panels of A pass by */
-    ACROSS_QUARTERS = 3,         /* a run of A and B that is not packed may fill ACROSS_QUARTERS/4 of L2 */
-    ACROSS_BYTES = 768 * 1024,   /* and no more than this, whose pages the processor still finds quickly */
-    ONE_BLOCK_PANELS = 16,       /* C of at most so many row panels is one block high */
-    COLUMN_PANELS = 16,          /* maximum of panels of B that an item packs for itself */
-    PACK_PANELS = 4,             /* panels of B packed by one item */
-    ITEM_CYCLES = 8000,          /* minimum of an item's work: a few times the cost of waking a thread */
-    ITEMS_A_THREAD = 4,          /* so that the wait for the last thread is short */
-    PACKED_FLOATS = 1024 * 1024, /* maximum of floats of B packed at a time */
-    STORED_COLUMNS = 16          /* columns of stored weights converted at a time for a run of K, without packing */
+    KC = QKV_GEMM_RUN_MAX,      /* terms a run */
+    BLOCK_ROWS = 256,           /* a block has at most so many rows, */
+    ROW_PANELS = 8,             /* and at most max(ROW_PANELS, what L2 allows) panels of A; */
+    ROW_COST = 16,              /* packing a number of A again takes so many times the time of reading one of B */
+    L2_SHARES = 10,             /* panels of A in a block may fill 3/L2_SHARES of L2 */
+    B_SHARES = 4,               /* 1/B_SHARES of L2 holds B while panels of A pass by */
+    ACROSS_QUARTERS = 3,        /* a run of A and B that is not packed may fill ACROSS_QUARTERS/4 of L2 */
+    ACROSS_BYTES = 768 * 1024,  /* and no more than this, whose pages the processor still finds quickly */
+    ONE_BLOCK_PANELS = 16,      /* C of at most so many row panels is one block high */
+    COLUMN_PANELS = 16,         /* maximum of panels of B that an item packs for itself */
+    PACK_PANELS = 4,            /* panels of B packed by one item */
+    PACKED_FLOATS = 1024 * 1024 /* maximum of floats of B that are packed: one part, or two halves */
+};
+
+/* A part of B: columns [n, n_end) over the terms [k, k_end). */
+struct part {
+    size_t n, n_end, k, k_end;
+    float *b; /* where it is packed, if that is for all threads: run by run, panel by panel */
 };
 
 struct product {
@@ -50,34 +54,16 @@ struct product {
     bool across;                      /* A and B are read without packing; both are contiguous across the terms */
     bool row_by_row;                  /* B stays in the second cache while panels of A pass by in the first */
     size_t runs;                      /* runs of A that are packed together */
-    size_t part_columns, part_terms;  /* B packed at a time, if shared */
-    size_t n_begin, n_end;            /* the current part of B */
-    size_t k_begin, k_end;
-    float *packed_b;            /* one if shared, else one for each thread */
-    float *packed_a;            /* one for each thread */
-    size_t b_floats, a_floats;  /* floats for each thread */
-    qkv_epilogue_count *counts; /* one for each block of rows; NULL without an epilogue */
+    size_t part_columns, part_terms;  /* of the largest part */
+    struct part now, next;            /* the part that is multiplied, and the one that is packed; n == n_end: none */
+    float *packed_b;                  /* one or two parts if shared, else one buffer for each thread */
+    float *packed_a;                  /* one for each thread */
+    size_t b_floats, a_floats;        /* of one part or thread, and of one thread */
+    size_t b_count;                   /* number of parts or threads that have a buffer */
+    qkv_epilogue_count *counts;       /* one for each block of rows; NULL without an epilogue */
 };
 
-/* The beginning of the i-th of `count` nearly equal shares of n. */
-static size_t gemm_share(size_t n, size_t count, size_t i) {
-    return n / count * i + qkv_min(i, n % count);
-}
-
-size_t qkv_gemm_run_length(size_t K) {
-    return K ? qkv_round_up(qkv_pieces(K, qkv_pieces(K, KC)), 16) : 0;
-}
-
 /* ---- plan ------------------------------------------------------------------------------------------------------- */
-
-/* The number of items to cut the work into: several a thread, but none so small that handing it out costs more. */
-static size_t wanted_items(const struct product *p, size_t threads) {
-    const double M = (double)p->M, N = (double)p->N, K = (double)p->K;
-    const double cycles = K * (M * N / 16 + (M + N) / 3), items = cycles / ITEM_CYCLES;
-    if (threads == 1 || items < 2) return 1;
-    const size_t count = items < (double)(threads * ITEMS_A_THREAD) ? (size_t)items : threads * ITEMS_A_THREAD;
-    return count < threads ? count : count / threads * threads;
-}
 
 /* Numbers of A that may be packed for a block. */
 static size_t packed_a_limit(const struct qkv_context *ctx) {
@@ -99,7 +85,7 @@ static size_t choose_row_blocks(const struct product *p, size_t items, size_t th
 static void plan_blocks(const struct qkv_context *ctx, struct product *p) {
     const size_t threads = (size_t)ctx->threads, fit = packed_a_limit(ctx) / KC;
     const size_t max_panels = qkv_max(qkv_min(fit, BLOCK_ROWS) / p->kernels->mr, ROW_PANELS);
-    const size_t mr = p->kernels->mr, nr = p->kernels->nr, items = wanted_items(p, threads);
+    const size_t mr = p->kernels->mr, nr = p->kernels->nr, items = qkv_gemm_items(p->call, threads);
     p->row_panels = qkv_pieces(p->M, mr);
     p->height = qkv_pieces(p->M, p->row_panels);
     p->row_panels = qkv_pieces(p->M, p->height);
@@ -131,11 +117,14 @@ static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
     if (p->shared) {
         const bool along_terms = p->stored_block > 1 && p->call->stored.transposed;
         const size_t unit = along_terms ? nr : qkv_max(nr, p->stored_block), deep = along_terms ? p->K : terms;
-        p->part_columns = qkv_min(p->part_columns, qkv_max(PACKED_FLOATS / deep / unit * unit, unit));
-        if (!along_terms) p->part_terms = qkv_min(p->part_terms, PACKED_FLOATS / p->part_columns / terms * terms);
+        const size_t floats = p->part_terms <= PACKED_FLOATS / p->part_columns ? PACKED_FLOATS : PACKED_FLOATS / 2;
+        p->part_columns = qkv_min(p->part_columns, qkv_max(floats / deep / unit * unit, unit));
+        if (!along_terms) p->part_terms = qkv_min(p->part_terms, qkv_max(floats / p->part_columns / terms, 1) * terms);
         p->b_floats = qkv_min(p->part_terms, p->K) * p->part_columns;
+        p->b_count = p->part_columns < p->N || p->part_terms < p->K ? 2 : 1;
     } else {
         p->b_floats = p->kc * qkv_pieces(p->column_panels, p->column_blocks) * nr;
+        p->b_count = (size_t)ctx->threads;
     }
     const size_t columns = qkv_pieces(p->part_columns, p->column_blocks);
     const bool along = p->a.column_stride == 1;
@@ -154,11 +143,6 @@ static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
 }
 
 /* ---- work items ------------------------------------------------------------------------------------------------- */
-
-static struct qkv_matrix gemm_at(struct qkv_matrix m, size_t row, size_t column) {
-    m.data += row * m.row_stride + column * m.column_stride;
-    return m;
-}
 
 /* Where pieces of stored weights are packed: runs from `k` on, panels from `n` on, `width` columns in all. */
 struct stored_panels {
@@ -182,7 +166,7 @@ static void gemm_pack_b(const struct product *p, float *out, size_t k, size_t n,
     if (p->weights)
         qkv_stored_pieces(p->table, p->call->stored, &cut, pack_piece, &to);
     else
-        p->kernels->pack_b(out, gemm_at(p->b, k, n), terms, columns);
+        p->kernels->pack_b(out, qkv_gemm_at(p->b, k, n), terms, columns);
 }
 
 /* Columns that an item packs: some panels, and whole blocks where blocks lie along the columns. */
@@ -191,35 +175,33 @@ static size_t pack_columns(const struct product *p) {
     return p->call->stored.transposed ? panels : qkv_max(panels, p->stored_block);
 }
 
-/* Packs a few panels of B over one run of K. The part is laid out run by run, panel by panel. */
-static void pack_item(void *argument, size_t item, int thread) {
-    (void)thread;
-    const struct product *p = argument;
-    const size_t nr = p->kernels->nr, width = qkv_round_up(p->n_end - p->n_begin, nr), columns = pack_columns(p);
-    const size_t groups = qkv_pieces(p->n_end - p->n_begin, columns);
-    const size_t k = p->k_begin + item / groups * p->kc, n = item % groups * columns;
-    const size_t terms = qkv_min(p->kc, p->k_end - k);
-    gemm_pack_b(p, p->packed_b + (k - p->k_begin) * width + n * terms, k, p->n_begin + n, terms,
-                qkv_min(columns, p->n_end - p->n_begin - n));
+/* Columns of a part that are packed together; and all the groups of them. */
+static size_t pack_groups(const struct product *p, const struct part *part) {
+    return qkv_pieces(part->n_end - part->n, pack_columns(p));
 }
 
-/* The same over all runs of the part, for blocks that lie in two runs. */
-static void pack_blocks_item(void *argument, size_t item, int thread) {
-    (void)thread;
-    const struct product *p = argument;
-    const size_t columns = pack_columns(p), n = p->n_begin + item * columns;
-    const struct qkv_stored_cut cut = {.k = p->k_begin,
-                                       .terms = p->k_end - p->k_begin,
-                                       .n = n,
-                                       .columns = qkv_min(columns, p->n_end - n),
-                                       .run = p->kc,
-                                       .nr = p->kernels->nr};
-    struct stored_panels to = {p,        p->packed_b, p->k_begin,
-                               p->k_end, p->n_begin,  qkv_round_up(p->n_end - p->n_begin, p->kernels->nr)};
-    qkv_stored_pieces(p->table, p->call->stored, &cut, pack_piece, &to);
+/* Packs some columns of the next part: over one run of K, or over all runs, for blocks that lie in two. */
+static void pack_item(const struct product *p, size_t item) {
+    const struct part *to = &p->next;
+    const size_t nr = p->kernels->nr, width = qkv_round_up(to->n_end - to->n, nr), groups = pack_groups(p, to);
+    const size_t n = item % groups * pack_columns(p), columns = qkv_min(pack_columns(p), to->n_end - to->n - n);
+    if (p->stored_block > 1) {
+        const struct qkv_stored_cut cut = {to->k, to->k_end - to->k, to->n + n, columns, p->kc, nr};
+        struct stored_panels panels = {p, to->b, to->k, to->k_end, to->n, width};
+        qkv_stored_pieces(p->table, p->call->stored, &cut, pack_piece, &panels);
+        return;
+    }
+    const size_t k = item / groups * p->kc, terms = qkv_min(p->kc, to->k_end - to->k - k);
+    gemm_pack_b(p, to->b + k * width + n * terms, to->k + k, to->n + n, terms, columns);
 }
 
-/* A corner of C: rows and columns, of the current part of B, of an item. */
+static size_t pack_items(const struct product *p) {
+    const struct part *part = &p->next;
+    if (!p->shared || p->across || part->n == part->n_end || !p->kc) return 0;
+    return pack_groups(p, part) * (p->stored_block > 1 ? 1 : qkv_pieces(part->k_end - part->k, p->kc));
+}
+
+/* A corner of C: rows and columns, of the part that is multiplied, of an item. */
 struct corner {
     size_t m, m_end, n, n_end;
     int thread;
@@ -229,10 +211,11 @@ static float *corner_packed_a(const struct product *p, const struct corner *c, s
     return p->packed_a + (size_t)c->thread * p->a_floats + run * (p->a_floats / p->runs);
 }
 
-/* The run from k on of columns [n, …) of the shared part of B. */
+/* The run from k on of columns [n, …) of the part. */
 static const float *shared_panel(const struct product *p, size_t k, size_t n) {
-    const size_t width = qkv_round_up(p->n_end - p->n_begin, p->kernels->nr);
-    return p->packed_b + (k - p->k_begin) * width + n * qkv_min(p->kc, p->k_end - k);
+    const struct part *part = &p->now;
+    return part->b + (k - part->k) * qkv_round_up(part->n_end - part->n, p->kernels->nr) +
+           n * qkv_min(p->kc, part->k_end - k);
 }
 
 /* Columns [n, n + columns) of a corner, over the run from k on. `run`: which of those of A that are packed. */
@@ -240,32 +223,32 @@ static struct qkv_gemm_block corner_block(const struct product *p, const struct 
                                           size_t n, size_t columns) {
     struct qkv_gemm_block block = {.rows = c->m_end - c->m,
                                    .columns = columns,
-                                   .K = qkv_min(p->kc, p->k_end - k),
+                                   .K = qkv_min(p->kc, p->now.k_end - k),
                                    .height = p->height,
                                    .row_by_row = p->row_by_row,
-                                   .c = p->c + c->m * p->ldc + p->n_begin + n,
+                                   .c = p->c + c->m * p->ldc + p->now.n + n,
                                    .ldc = p->ldc,
                                    .resume = k > 0 || p->call->accumulate};
     if (p->across) {
-        block.a = gemm_at(p->a, c->m, k).data;
+        block.a = qkv_gemm_at(p->a, c->m, k).data;
         block.a_across = p->a.column_stride;
     } else if (p->in_place) {
-        block.a = gemm_at(p->a, c->m, k).data;
+        block.a = qkv_gemm_at(p->a, c->m, k).data;
         block.a_stride = p->a.row_stride;
     } else {
         block.a = corner_packed_a(p, c, run);
     }
     if (p->across) {
-        block.b = gemm_at(p->b, k, p->n_begin + n).data;
+        block.b = qkv_gemm_at(p->b, k, p->now.n + n).data;
         block.b_across = p->b.row_stride;
     } else if (p->shared) {
         block.b = shared_panel(p, k, n);
     } else {
         float *own = p->packed_b + (size_t)c->thread * p->b_floats;
-        gemm_pack_b(p, own, k, p->n_begin + n, block.K, columns);
+        gemm_pack_b(p, own, k, p->now.n + n, block.K, columns);
         block.b = own;
     }
-    block.bias = p->call->bias && k + block.K == p->K ? p->call->bias + p->n_begin + n : NULL;
+    block.bias = p->call->bias && k + block.K == p->K ? p->call->bias + p->now.n + n : NULL;
     return block;
 }
 
@@ -286,11 +269,11 @@ static void corner_panels(const struct product *p, const struct corner *c, size_
 
 /* Multiplies a corner by the whole part of B. */
 static void corner_multiply(const struct product *p, const struct corner *c) {
-    size_t k = p->k_begin, end;
+    size_t k = p->now.k, end;
     do {
-        end = qkv_min(p->k_end, k + p->runs * p->kc);
+        end = qkv_min(p->now.k_end, k + p->runs * p->kc);
         for (size_t r = k, run = 0; p->a_floats && r < end; r += p->kc, run++)
-            p->kernels->pack_a(corner_packed_a(p, c, run), gemm_at(p->a, c->m, r), c->m_end - c->m,
+            p->kernels->pack_a(corner_packed_a(p, c, run), qkv_gemm_at(p->a, c->m, r), c->m_end - c->m,
                                qkv_min(p->kc, end - r), p->height);
         if (p->runs > 1) {
             corner_panels(p, c, k, end);
@@ -299,162 +282,61 @@ static void corner_multiply(const struct product *p, const struct corner *c) {
             p->kernels->block(&block);
         }
         k = end;
-    } while (k < p->k_end);
+    } while (k < p->now.k_end);
 }
 
-static void block_item(void *argument, size_t item, int thread) {
-    const struct product *p = argument;
-    const size_t nr = p->kernels->nr, panels = qkv_pieces(p->n_end - p->n_begin, nr);
+static void block_item(const struct product *p, size_t item, int thread) {
+    const struct part *part = &p->now;
+    const size_t nr = p->kernels->nr, width = part->n_end - part->n, panels = qkv_pieces(width, nr);
     const size_t row_block = item % p->row_blocks, column_block = item / p->row_blocks;
-    const size_t m = gemm_share(p->row_panels, p->row_blocks, row_block) * p->height;
-    const size_t m_end = qkv_min(gemm_share(p->row_panels, p->row_blocks, row_block + 1) * p->height, p->M);
-    const size_t n = gemm_share(panels, p->column_blocks, column_block) * nr;
-    const size_t n_end = qkv_min(gemm_share(panels, p->column_blocks, column_block + 1) * nr, p->n_end - p->n_begin);
+    const size_t m = qkv_gemm_share(p->row_panels, p->row_blocks, row_block) * p->height;
+    const size_t m_end = qkv_min(qkv_gemm_share(p->row_panels, p->row_blocks, row_block + 1) * p->height, p->M);
+    const size_t n = qkv_gemm_share(panels, p->column_blocks, column_block) * nr;
+    const size_t n_end = qkv_min(qkv_gemm_share(panels, p->column_blocks, column_block + 1) * nr, width);
     const struct corner corner = {m, m_end, n, n_end, thread};
     if (m < m_end && n < n_end) corner_multiply(p, &corner);
-    if (p->k_end == p->K)
-        qkv_epilogue_block(p->table, p->call, p->counts, row_block, m, m_end > m ? m_end - m : 0, p->n_begin + n,
+    if (part->k_end == p->K)
+        qkv_epilogue_block(p->table, p->call, p->counts, row_block, m, m_end > m ? m_end - m : 0, part->n + n,
                            n_end > n ? n_end - n : 0);
 }
 
-/* ---- few rows -------------------------------------------------------------------------------------------------- */
-
-/* Columns [n, end) over all terms; the caller sets B. */
-static struct qkv_gemm_few few_of(const struct product *p, size_t n, size_t end) {
-    return (struct qkv_gemm_few){.rows = p->M,
-                                 .columns = end - n,
-                                 .K = p->K,
-                                 .run = p->kc,
-                                 .a = p->a,
-                                 .across = p->packed_a,
-                                 .c = p->c + n,
-                                 .ldc = p->ldc,
-                                 .accumulate = p->call->accumulate,
-                                 .bias = p->call->bias ? p->call->bias + n : NULL};
-}
-
-/* Columns of stored weights: converts one run at a time into the first cache. If a block continues in the next run, its
- * rest is kept behind the run. */
-static void few_converted(const struct product *p, size_t n, size_t end) {
-    float floats[STORED_COLUMNS * (KC + QKV_TYPE_BLOCK_MAX)];
-    const size_t block = p->stored_block, stride = p->kc + block;
-    for (; n < end; n += STORED_COLUMNS) {
-        const size_t columns = qkv_min(STORED_COLUMNS, end - n);
-        size_t have = 0; /* terms that are converted */
-        for (size_t k = 0; k < p->K; k += p->kc) {
-            const size_t terms = qkv_min(p->kc, p->K - k), want = qkv_min(qkv_round_up(k + terms, block), p->K);
-            for (size_t i = 0; i < columns; i++) {
-                float *row = floats + i * stride;
-                if (have > k) memmove(row, row + p->kc, (have - k) * sizeof *row);
-                if (want > have) qkv_stored_floats(p->table, p->weights, n + i, have, want - have, row + (have - k));
-            }
-            have = want;
-            struct qkv_gemm_few few = few_of(p, n, n + columns);
-            few.K = terms;
-            few.a = gemm_at(p->a, 0, k);
-            if (few.across) few.across += k * QKV_FEW_ROWS;
-            few.b = floats;
-            few.b_stride = stride;
-            few.accumulate = p->call->accumulate || k > 0;
-            if (k + terms < p->K) few.bias = NULL;
-            p->kernels->few(&few);
-        }
-    }
-}
-
-/* Columns of stored weights, part by part: by the type's own product, where it has one. */
-static void few_stored(const struct product *p, size_t n, size_t end) {
-    const struct qkv_stored *weights = p->weights;
-    for (size_t stop; n < end; n = stop) {
-        size_t row = n;
-        const struct qkv_stored_part *part = qkv_stored_part_of(weights, &row);
-        stop = qkv_min(end, n + part->rows - row);
-        void (*own)(const struct qkv_gemm_few *few) = p->table->types[part->dtype].few;
-        if (!own) {
-            few_converted(p, n, stop);
-            continue;
-        }
-        struct qkv_gemm_few few = few_of(p, n, stop);
-        few.b = (const char *)part->data + row * qkv_type_span(part->dtype, weights->columns);
-        few.b_stride = weights->columns;
-        own(&few);
-    }
-}
-
-static void few_floats(const struct product *p, size_t n, size_t end) {
-    struct qkv_gemm_few few = few_of(p, n, end);
-    few.b = gemm_at(p->b, 0, n).data;
-    few.b_stride = p->b.column_stride;
-    p->kernels->few(&few);
-}
-
-static void few_item(void *argument, size_t item, int thread) {
-    (void)thread;
+/* The blocks of C come first, the longest items; there are none before the first part is packed. */
+static void part_item(void *argument, size_t item, int thread) {
     const struct product *p = argument;
-    const size_t nr = p->kernels->nr;
-    const size_t n = gemm_share(p->column_panels, p->column_blocks, item) * nr;
-    const size_t end = qkv_min(gemm_share(p->column_panels, p->column_blocks, item + 1) * nr, p->N);
-    if (p->weights)
-        few_stored(p, n, end);
+    const size_t blocks = p->now.n < p->now.n_end ? p->row_blocks * p->column_blocks : 0;
+    if (item < blocks)
+        block_item(p, item, thread);
     else
-        few_floats(p, n, end);
-    qkv_epilogue_block(p->table, p->call, p->counts, 0, 0, p->M, n, end - n);
-}
-
-/* Rows of A side by side: rows that lie far apart would often share a set of the first cache, also with columns of B. */
-static void few_across(void *argument, size_t item, int thread) {
-    (void)item, (void)thread;
-    const struct product *p = argument;
-    memset(p->packed_a, 0, p->K * QKV_FEW_ROWS * sizeof *p->packed_a);
-    for (size_t m = 0; m < p->M; m++) {
-        const float *row = p->a.data + m * p->a.row_stride;
-        for (size_t k = 0; k < p->K; k++) p->packed_a[k * QKV_FEW_ROWS + m] = row[k];
-    }
-}
-
-static enum qkv_status run_few(struct qkv_context *ctx, struct qkv_arena *scratch, struct product *p) {
-    const size_t mark = qkv_arena_mark(scratch);
-    if (p->M > QKV_FEW_PAIR) {
-        p->packed_a = qkv_arena_take(scratch, p->K, QKV_FEW_ROWS * sizeof(float));
-        if (!p->packed_a) return QKV_MEMORY;
-        qkv_parallel(ctx, 1, few_across, p);
-    }
-    p->kc = qkv_gemm_run_length(p->K);
-    p->column_panels = qkv_pieces(p->N, p->kernels->nr);
-    p->column_blocks = qkv_min(wanted_items(p, (size_t)ctx->threads), p->column_panels);
-    qkv_epilogue_count count;
-    p->counts = &count;
-    qkv_epilogue_begin(ctx, p->call, p->counts, 1, p->column_blocks);
-    qkv_parallel(ctx, p->column_blocks, few_item, p);
-    qkv_arena_release(scratch, mark);
-    return QKV_OK;
+        pack_item(p, item - blocks);
 }
 
 /* ---- product ---------------------------------------------------------------------------------------------------- */
 
-static void gemm_run(struct qkv_context *ctx, struct product *p) {
-    qkv_epilogue_begin(ctx, p->call, p->counts, p->row_blocks, p->column_blocks * qkv_pieces(p->N, p->part_columns));
-    for (p->n_begin = 0; p->n_begin < p->N; p->n_begin = p->n_end) {
-        p->n_end = qkv_min(p->N, p->n_begin + p->part_columns);
-        p->k_begin = 0;
-        do {
-            p->k_end = qkv_min(p->K, p->k_begin + p->part_terms);
-            if (p->shared && !p->across) {
-                const size_t runs = p->kc ? qkv_pieces(p->k_end - p->k_begin, p->kc) : 0;
-                const size_t groups = qkv_pieces(p->n_end - p->n_begin, pack_columns(p));
-                if (p->stored_block > 1)
-                    qkv_parallel(ctx, groups, pack_blocks_item, p);
-                else
-                    qkv_parallel(ctx, runs * groups, pack_item, p);
-            }
-            qkv_parallel(ctx, p->row_blocks * p->column_blocks, block_item, p);
-            p->k_begin = p->k_end;
-        } while (p->k_begin < p->K);
+/* The part after `part`: the next terms of the same columns, or the next columns. */
+static struct part part_after(const struct product *p, const struct part *part) {
+    struct part next = {.n = part->n, .n_end = part->n_end, .k = part->k_end, .b = p->packed_b};
+    if (next.k >= p->K) {
+        next.n = part->n_end;
+        next.n_end = qkv_min(p->N, next.n + p->part_columns);
+        next.k = 0;
     }
+    next.k_end = qkv_min(p->K, next.k + p->part_terms);
+    if (part->b == p->packed_b && p->b_count > 1) next.b += p->b_floats;
+    return next;
 }
 
-static struct qkv_matrix gemm_matrix(const struct qkv_operand *x) {
-    return (struct qkv_matrix){x->data, x->row_stride, x->column_stride};
+static void gemm_run(struct qkv_context *ctx, struct product *p) {
+    const size_t blocks = p->row_blocks * p->column_blocks;
+    const struct part none = {.k_end = p->K};
+    qkv_epilogue_begin(ctx, p->call, p->counts, p->row_blocks, p->column_blocks * qkv_pieces(p->N, p->part_columns));
+    p->next = part_after(p, &none);
+    p->now = (struct part){0};
+    if (pack_items(p)) qkv_parallel(ctx, pack_items(p), part_item, p);
+    while (p->next.n < p->next.n_end) {
+        p->now = p->next;
+        p->next = part_after(p, &p->now);
+        qkv_parallel(ctx, blocks + pack_items(p), part_item, p);
+    }
 }
 
 enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, const struct qkv_product_call *call) {
@@ -468,8 +350,8 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, con
                         .weights = weights,
                         .c = call->c,
                         .ldc = call->ldc,
-                        .a = reads ? gemm_matrix(&call->a) : none,
-                        .b = reads ? gemm_matrix(&call->b) : none,
+                        .a = reads ? qkv_gemm_matrix(&call->a) : none,
+                        .b = reads ? qkv_gemm_matrix(&call->b) : none,
                         .M = call->M,
                         .N = call->N,
                         .K = call->K,
@@ -478,10 +360,10 @@ enum qkv_status qkv_gemm(struct qkv_context *ctx, struct qkv_arena *scratch, con
     assert(!reads || p.b.row_stride == 1 || p.b.column_stride == 1);
     assert(call->dtype == QKV_F32 && (!reads || call->a.dtype == QKV_F32));
     if (p.M <= QKV_FEW_ROWS && p.a.column_stride == 1 && (weights ? call->stored.transposed : p.b.row_stride == 1))
-        return run_few(ctx, scratch, &p);
+        return qkv_gemm_few_rows(ctx, scratch, call);
     gemm_plan(ctx, &p);
     const size_t mark = qkv_arena_mark(scratch), threads = (size_t)ctx->threads;
-    p.packed_b = qkv_arena_take(scratch, p.shared ? 1 : threads, p.b_floats * sizeof(float));
+    p.packed_b = qkv_arena_take(scratch, p.b_count, p.b_floats * sizeof(float));
     p.packed_a = p.packed_b ? qkv_arena_take(scratch, threads, p.a_floats * sizeof(float)) : NULL;
     bool taken = p.packed_a != NULL;
     if (taken && call->epilogue.kind != QKV_EPILOGUE_none) {

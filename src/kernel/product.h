@@ -170,13 +170,12 @@ const struct qkv_product *qkv_product_of(const struct qkv_context *ctx);
  * blocks of its x; else `general`. stored NULL, or without parts: general. */
 const struct qkv_product *qkv_product_choose(const struct qkv_product *general, const struct qkv_stored *stored);
 
-/* ---- fp32 (gemm.c, gemm_order.c) ---------------------------------------------------------------------------------
+/* ---- fp32 (gemm.c, gemm_few.c, gemm_order.c) ----------------------------------------------------------------------
  * k = 0…K−1 is cut into runs of a length that depends on K only; in each element of C a run is one chain of fused
  * multiply-adds from zero, and the runs are added in order. K = 0 gives zeros (or C, or the bias). */
 qkv_product_multiply qkv_gemm;
 qkv_product_sum qkv_gemm_ordered;
 bool qkv_gemm_carries(const struct qkv_context *ctx, const struct qkv_order *order);
-size_t qkv_gemm_run_length(size_t K);
 /* Whether products of fp32 matrices A (M, K) and B (K, N) that are contiguous along M and N read both without packing:
  * the second cache can hold a run of both, although its terms are far apart. */
 bool qkv_gemm_across(const struct qkv_context *ctx, size_t a_stride, size_t b_stride, size_t N);

@@ -12,6 +12,10 @@
 #include "kernel/product.h"
 
 enum { QKV_GEMM_RUN_MAX = 256 }; /* maximum of terms in a run: a panel of B of 16 KB stays in the first cache */
+/* The terms of a run, of which the last may be shorter: runs are nearly equal. */
+static inline size_t qkv_gemm_run_length(size_t K) {
+    return K ? qkv_round_up(qkv_pieces(K, qkv_pieces(K, QKV_GEMM_RUN_MAX)), 16) : 0;
+}
 
 /* One block of C: rows × columns, over K terms. */
 struct qkv_gemm_block {
