@@ -145,10 +145,12 @@ static void check_gemm_few(struct qkv_context *ctx, struct qkv_arena *scratch, s
 }
 
 static void check_gemm_large(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *random) {
-    static const size_t shapes[][3] = {
-        {1, 700, 3000}, {2, 1029, 515},  {3, 517, 1030},    {7, 400, 777},   {16, 1000, 600},  {97, 333, 257},
-        {129, 64, 511}, {200, 300, 700}, {401, 130, 258},   {64, 64, 16000}, {130, 140, 9000}, {600, 5, 900},
-        {5, 9000, 65},  {260, 4200, 64}, {150, 1100, 1300}, {300, 17, 1},    {390, 96, 700}};
+    /* The last two have parts of B along the terms and along the columns on every table. */
+    static const size_t shapes[][3] = {{1, 700, 3000},  {2, 1029, 515},    {3, 517, 1030},    {7, 400, 777},
+                                       {16, 1000, 600}, {97, 333, 257},    {129, 64, 511},    {200, 300, 700},
+                                       {401, 130, 258}, {64, 64, 16000},   {130, 140, 9000},  {600, 5, 900},
+                                       {5, 9000, 65},   {260, 4200, 64},   {150, 1100, 1300}, {300, 17, 1},
+                                       {390, 96, 700},  {225, 1100, 1300}, {225, 8200, 130}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         for (int form = 0; form < 4; form++) {
             if (ctx->threads > 1 && (size_t)form % 2 != i % 2) continue; /* half of them: one thread does all */

@@ -183,8 +183,9 @@ static void check_kinds(struct qkv_context *ctx, struct operands *o, size_t *ffn
 /* Products of few rows and of many; on one thread and on several, which share columns and rows. */
 static void every_product_computes_every_epilogue(void **state) {
     (void)state;
-    static const struct shape shapes[] = {{1, 702, 512}, {2, 64, 96},   {2, 1030, 544},  {3, 130, 160},
-                                          {41, 66, 96},  {70, 310, 64}, {160, 256, 320}, {257, 96, 32}};
+    /* The last one has several parts of B along its columns, on tables whose tiles have at most six rows. */
+    static const struct shape shapes[] = {{1, 702, 512}, {2, 64, 96},     {2, 1030, 544}, {3, 130, 160},  {41, 66, 96},
+                                          {70, 310, 64}, {160, 256, 320}, {257, 96, 32},  {97, 8200, 130}};
     const char *isa;
     const struct qkv_product *row;
     size_t ffn = 0;
@@ -197,6 +198,7 @@ static void every_product_computes_every_epilogue(void **state) {
                 struct qkv_random r = test_random(40 + s);
                 struct qkv_context *ctx;
                 if (dtype != QKV_F32 && row->activation != dtype && !row->serves) continue;
+                if (s / 4 == TEST_COUNT(shapes) - 1 && s % 4 != 2) continue; /* once, in fp32 on several threads */
                 struct shape shape = shapes[s / 4];
                 shape.K = qkv_round_up(shape.K, qkv_types[row->form]->block);
                 assert_int_equal(qkv_context_create(&ctx, &options), QKV_OK);

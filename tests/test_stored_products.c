@@ -46,14 +46,16 @@ static struct qkv_kernels without_products(const struct qkv_kernels *table) {
     return without;
 }
 
+/* large: B has several parts. */
 static void check_product(struct qkv_context *ctx, struct qkv_arena *scratch, struct qkv_random *r, bool transposed,
-                          const struct qkv_product *product) {
-    const size_t M = qkv_random_below(r, 3) ? test_between(r, 1, 4) : test_between(r, 5, 300);
+                          bool large, const struct qkv_product *product) {
+    const size_t M = large ? 9 : qkv_random_below(r, 3) ? test_between(r, 1, 4) : test_between(r, 5, 300);
     static const size_t lengths[] = {1, 1, 32, QKV_TYPE_BLOCK_MAX}; /* rows of any length, or of whole blocks */
     const size_t whole = lengths[qkv_random_below(r, TEST_COUNT(lengths))];
-    const size_t N = qkv_round_up(test_between(r, 1, 150), transposed ? 1 : whole);
-    const size_t K = qkv_round_up(test_between(r, 1, 600), transposed ? whole : 1);
-    struct matrix w = random_matrix(r, transposed ? N : K, transposed ? K : N);
+    const size_t rows = large ? 300 : test_between(r, 1, transposed ? 150 : 600); /* of the weights */
+    const size_t columns = qkv_round_up(large ? 4000 : test_between(r, 1, transposed ? 600 : 150), whole);
+    const size_t N = transposed ? rows : columns, K = transposed ? columns : rows;
+    struct matrix w = random_matrix(r, rows, columns);
     w.stored.parts = w.parts;
     float *a = malloc(M * K * sizeof *a), *c = malloc(M * N * sizeof *c), *expected = malloc(M * N * sizeof *c);
     float *bias = malloc(N * sizeof *bias), *start = malloc(M * N * sizeof *start);
@@ -114,7 +116,7 @@ static void stored_weights_multiply_with_the_bits_of_fp32_ones(void **state) {
             const struct qkv_product *product;
             for (size_t p = 0; (product = qkv_product_at(p)); p++)
                 for (size_t i = 0; i < 20 && product->promise == QKV_AS_FP32; i++)
-                    check_product(ctx, &scratch, &r, i % 2, product);
+                    check_product(ctx, &scratch, &r, i % 2, i < 2, product);
             qkv_arena_free(&scratch);
             qkv_context_free(ctx);
         }

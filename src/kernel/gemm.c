@@ -9,24 +9,23 @@
  * comes from memory once for all of them. Runs are cut by K alone, so no bit depends on the other cuts, nor on the
  * number of threads. A few rows, as in decoding, go through gemm_few.c. */
 #include <assert.h>
-#include <string.h>
 
 #include "kernel/epilogue.h"
 #include "kernel/gemm_driver.h"
 
 enum {
-    KC = QKV_GEMM_RUN_MAX,      /* terms a run */
-    BLOCK_ROWS = 256,           /* a block has at most so many rows, */
-    ROW_PANELS = 8,             /* and at most max(ROW_PANELS, what L2 allows) panels of A; */
-    ROW_COST = 16,              /* packing a number of A again takes so many times the time of reading one of B */
-    L2_SHARES = 10,             /* panels of A in a block may fill 3/L2_SHARES of L2 */
-    B_SHARES = 4,               /* 1/B_SHARES of L2 holds B while panels of A pass by */
-    ACROSS_QUARTERS = 3,        /* a run of A and B that is not packed may fill ACROSS_QUARTERS/4 of L2 */
-    ACROSS_BYTES = 768 * 1024,  /* and no more than this, whose pages the processor still finds quickly */
-    ONE_BLOCK_PANELS = 16,      /* C of at most so many row panels is one block high */
-    COLUMN_PANELS = 16,         /* maximum of panels of B that an item packs for itself */
-    PACK_PANELS = 4,            /* panels of B packed by one item */
-    PACKED_FLOATS = 1024 * 1024 /* maximum of floats of B that are packed: one part, or two halves */
+    KC = QKV_GEMM_RUN_MAX,     /* terms a run */
+    BLOCK_ROWS = 256,          /* a block has at most so many rows, */
+    ROW_PANELS = 8,            /* and at most max(ROW_PANELS, what L2 allows) panels of A; */
+    ROW_COST = 16,             /* packing a number of A again takes so many times the time of reading one of B */
+    L2_SHARES = 10,            /* panels of A in a block may fill 3/L2_SHARES of L2 */
+    B_SHARES = 4,              /* 1/B_SHARES of L2 holds B while panels of A pass by */
+    ACROSS_QUARTERS = 3,       /* a run of A and B that is not packed may fill ACROSS_QUARTERS/4 of L2 */
+    ACROSS_BYTES = 768 * 1024, /* and no more than this, whose pages the processor still finds quickly */
+    ONE_BLOCK_PANELS = 16,     /* C of at most so many row panels is one block high */
+    COLUMN_PANELS = 16,        /* maximum of panels of B that an item packs for itself */
+    PACK_PANELS = 4,           /* panels of B packed by one item */
+    PART_FLOATS = 1024 * 1024  /* maximum of floats of a part of B, or those of its smallest part */
 };
 
 /* A part of B: columns [n, n_end) over the terms [k, k_end). */
@@ -49,7 +48,7 @@ struct product {
     size_t row_panels, column_panels; /* numbers of panels of `height` rows, and of nr columns */
     size_t height;                    /* rows of a panel of A */
     size_t row_blocks, column_blocks; /* the items */
-    bool shared;                      /* all threads pack B before the items */
+    bool shared;                      /* all threads pack B for all threads, part by part */
     bool in_place;                    /* A is read without packing */
     bool across;                      /* A and B are read without packing; both are contiguous across the terms */
     bool row_by_row;                  /* B stays in the second cache while panels of A pass by in the first */
@@ -71,7 +70,7 @@ static size_t packed_a_limit(const struct qkv_context *ctx) {
 }
 
 /* Blocks of rows: with `items` items, each row of A is packed items/blocks times, and each column of B is read `blocks`
- * times. The blocks divide the items, and are no higher than `max_panels`. */
+ * times. The blocks divide the items, unless there must be more so that none is higher than `max_panels`. */
 static size_t choose_row_blocks(const struct product *p, size_t items, size_t threads, size_t max_panels) {
     const double limit = (double)items * ROW_COST * (double)p->M / (double)p->N;
     size_t blocks = 1;
@@ -107,29 +106,43 @@ bool qkv_gemm_across(const struct qkv_context *ctx, size_t a_stride, size_t b_st
            a_stride + b_stride <= qkv_min(l2 / 4 * ACROSS_QUARTERS, ACROSS_BYTES) / (KC * sizeof(float));
 }
 
-static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
-    const size_t nr = p->kernels->nr, l2 = ctx->l2 ? ctx->l2 : 512 * 1024;
-    p->kc = qkv_gemm_run_length(p->K);
-    plan_blocks(ctx, p);
-    p->part_columns = p->column_panels * nr;
+/* Parts of a shared B: as few as possible, of whole runs, as wide as each other. A part that lies along the terms of
+ * blocks has all of them. */
+static void plan_parts(struct product *p) {
+    const size_t nr = p->kernels->nr, terms = qkv_max(p->kc, 1), width = p->column_panels * nr;
+    p->part_columns = width;
     p->part_terms = qkv_max(p->K, 1);
-    const size_t terms = qkv_max(p->kc, 1);
-    if (p->shared) {
+    if (!p->across && p->part_terms > PART_FLOATS / width) {
         const bool along_terms = p->stored_block > 1 && p->call->stored.transposed;
         const size_t unit = along_terms ? nr : qkv_max(nr, p->stored_block), deep = along_terms ? p->K : terms;
-        const size_t floats = p->part_terms <= PACKED_FLOATS / p->part_columns ? PACKED_FLOATS : PACKED_FLOATS / 2;
-        p->part_columns = qkv_min(p->part_columns, qkv_max(floats / deep / unit * unit, unit));
-        if (!along_terms) p->part_terms = qkv_min(p->part_terms, qkv_max(floats / p->part_columns / terms, 1) * terms);
-        p->b_floats = qkv_min(p->part_terms, p->K) * p->part_columns;
-        p->b_count = p->part_columns < p->N || p->part_terms < p->K ? 2 : 1;
-    } else {
-        p->b_floats = p->kc * qkv_pieces(p->column_panels, p->column_blocks) * nr;
-        p->b_count = (size_t)ctx->threads;
+        const size_t most = qkv_max(PART_FLOATS / deep / unit * unit, unit);
+        p->part_columns = qkv_min(width, qkv_round_up(qkv_pieces(width, qkv_pieces(width, most)), unit));
+        if (!along_terms)
+            p->part_terms = qkv_min(p->part_terms, qkv_max(PART_FLOATS / p->part_columns / terms, 1) * terms);
     }
-    const size_t columns = qkv_pieces(p->part_columns, p->column_blocks);
+    p->b_floats = qkv_min(p->part_terms, p->K) * p->part_columns;
+    p->b_count = p->part_columns < p->N || p->part_terms < p->K ? 2 : 1;
+}
+
+static void plan_own_columns(const struct qkv_context *ctx, struct product *p) {
+    p->part_columns = p->column_panels * p->kernels->nr;
+    p->part_terms = qkv_max(p->K, 1);
+    p->b_floats = p->kc * qkv_pieces(p->column_panels, p->column_blocks) * p->kernels->nr;
+    p->b_count = (size_t)ctx->threads;
+}
+
+static void gemm_plan(const struct qkv_context *ctx, struct product *p) {
+    const size_t nr = p->kernels->nr, l2 = ctx->l2 ? ctx->l2 : 512 * 1024;
     const bool along = p->a.column_stride == 1;
+    p->kc = qkv_gemm_run_length(p->K);
     p->across = !along && p->b.column_stride == 1 && !p->weights &&
                 qkv_gemm_across(ctx, p->a.column_stride, p->b.row_stride, p->N);
+    plan_blocks(ctx, p);
+    if (p->shared)
+        plan_parts(p);
+    else
+        plan_own_columns(ctx, p);
+    const size_t columns = qkv_pieces(p->part_columns, p->column_blocks);
     p->row_by_row = p->across || (p->kernels->row_by_row && along && columns > nr &&
                                   columns * p->kc <= l2 / sizeof(float) / B_SHARES);
     p->in_place = along && (p->row_by_row || columns <= 4 * nr);
@@ -169,13 +182,15 @@ static void gemm_pack_b(const struct product *p, float *out, size_t k, size_t n,
         p->kernels->pack_b(out, qkv_gemm_at(p->b, k, n), terms, columns);
 }
 
-/* Columns that an item packs: some panels, and whole blocks where blocks lie along the columns. */
+/* Columns that an item packs: some panels, or one where it converts blocks along all terms, and whole blocks where
+ * they lie along the columns. */
 static size_t pack_columns(const struct product *p) {
-    const size_t panels = PACK_PANELS * p->kernels->nr;
-    return p->call->stored.transposed ? panels : qkv_max(panels, p->stored_block);
+    const size_t nr = p->kernels->nr;
+    if (p->call->stored.transposed) return p->stored_block > 1 ? nr : PACK_PANELS * nr;
+    return qkv_max(PACK_PANELS * nr, p->stored_block);
 }
 
-/* Columns of a part that are packed together; and all the groups of them. */
+/* The groups of columns of a part that are packed together. */
 static size_t pack_groups(const struct product *p, const struct part *part) {
     return qkv_pieces(part->n_end - part->n, pack_columns(p));
 }
@@ -195,6 +210,7 @@ static void pack_item(const struct product *p, size_t item) {
     gemm_pack_b(p, to->b + k * width + n * terms, to->k + k, to->n + n, terms, columns);
 }
 
+/* The items that pack the next part; 0: there is none. */
 static size_t pack_items(const struct product *p) {
     const struct part *part = &p->next;
     if (!p->shared || p->across || part->n == part->n_end || !p->kc) return 0;
@@ -218,7 +234,8 @@ static const float *shared_panel(const struct product *p, size_t k, size_t n) {
            n * qkv_min(p->kc, part->k_end - k);
 }
 
-/* Columns [n, n + columns) of a corner, over the run from k on. `run`: which of those of A that are packed. */
+/* Columns [n, n + columns) of a corner, over the run from k on, which is number `run` of the packed runs of A. Packs
+ * these columns of B if that is not shared. */
 static struct qkv_gemm_block corner_block(const struct product *p, const struct corner *c, size_t k, size_t run,
                                           size_t n, size_t columns) {
     struct qkv_gemm_block block = {.rows = c->m_end - c->m,

@@ -1,4 +1,4 @@
-/* gemm.h: the interface between the driver of the matrix product (kernel/gemm.c) and its kernels (gemm_tiles.c here,
+/* gemm.h: the interface between the drivers of the matrix product (kernel/gemm*.c) and its kernels (gemm_tiles.c here,
  * once for each ISA).
  *
  * C is computed tile by tile, `mr` rows by `nr` columns in registers. B is packed into panels of nr columns: panel p
