@@ -265,13 +265,25 @@ static void files_of_a_mixture_are_evaluated(void **state) {
     qkv_trainer_free(trainer);
 }
 
+/* Tokens whose text is not known, in a part that is held out, leave the number of bytes unknown. */
+static void unknown_tokens_have_no_bytes(void **state) {
+    (void)state;
+    const char *folder = fixture_run("unknown");
+    struct qkv_train_options o = fixture_options(ctx);
+    o.tokenizer = "chars:10"; /* the text has more characters */
+    struct qkv_trainer *trainer = fixture_begin(ctx, folder, &o);
+    const struct qkv_evaluation held = evaluate(qkv_trainer_model(trainer), folder);
+    assert_true(held.unknown > 10);
+    assert_int_equal(held.bytes, 0);
+    assert_true(held.tokens > 100 && held.loss > 0 && held.bits_per_byte == 0);
+    qkv_trainer_free(trainer);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_validation_part_of_a_run_is_evaluated),
-        cmocka_unit_test(files_that_have_changed_are_refused),
-        cmocka_unit_test(another_tokenizer_is_refused),
-        cmocka_unit_test(the_context_is_not_that_of_the_run),
-        cmocka_unit_test(a_part_of_a_mixture_is_evaluated),
+        cmocka_unit_test(the_validation_part_of_a_run_is_evaluated), cmocka_unit_test(unknown_tokens_have_no_bytes),
+        cmocka_unit_test(files_that_have_changed_are_refused),       cmocka_unit_test(another_tokenizer_is_refused),
+        cmocka_unit_test(the_context_is_not_that_of_the_run),        cmocka_unit_test(a_part_of_a_mixture_is_evaluated),
         cmocka_unit_test(files_of_a_mixture_are_evaluated),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -76,8 +76,8 @@ QKV_API enum qkv_status qkv_evaluate_against(struct qkv_model *model, struct qkv
  *   the run began; else QKV_FORMAT.
  * - Without valid, the tokens of the part that the run holds out are evaluated; token files that are missing are made
  *   again from the texts. `bytes` is then the length of the decoded text: exactly the bytes of the text for tokenizers
- *   whose tokens spell it, as those of kind bytes, chars and bpe do. Special tokens have no bytes. With
- *   unknown tokens, whose text is not known, `bytes` and `bits_per_byte` are 0.
+ *   whose tokens spell it, as those of kind bytes, chars and bpe do. Special tokens have no bytes. With unknown
+ *   tokens, whose text is not known, `bytes` and `bits_per_byte` are 0.
  *
  * options->text_key is not used. A run on another kind of data or without validation, and a model with another
  * tokenizer, are QKV_ARGUMENT. Each rank evaluates by itself. Fails with QKV_ARGUMENT, QKV_MEMORY, QKV_FILE,
