@@ -25,7 +25,7 @@ enum {
     ONE_BLOCK_PANELS = 16,     /* C of at most so many row panels is one block high */
     COLUMN_PANELS = 16,        /* maximum of panels of B that an item packs for itself */
     PACK_PANELS = 4,           /* panels of B packed by one item */
-    PART_FLOATS = 1024 * 1024  /* maximum of floats of a part of B, or those of its smallest part */
+    PART_FLOATS = 1024 * 1024  /* maximum of floats of a part of B, unless the smallest part has more */
 };
 
 /* A part of B: columns [n, n_end) over the terms [k, k_end). */

@@ -1,4 +1,4 @@
-/* gemm_driver.h: what the drivers of the fp32 matrix product share: gemm.c, and gemm_few.c for a few rows. */
+/* gemm_driver.h: what gemm.c, gemm_order.c and, for a few rows, gemm_few.c share: drivers of the fp32 product. */
 #ifndef QKV_GEMM_DRIVER_H
 #define QKV_GEMM_DRIVER_H
 

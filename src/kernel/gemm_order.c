@@ -13,8 +13,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "kernel/gemm_driver.h"
 #include "kernel/isa/bf16.h"
-#include "kernel/isa/gemm.h"
 
 enum {
     FP32_RUN = 256,    /* maximum of terms of a section in fp32 */
@@ -124,10 +124,6 @@ static const void *ordered_at(const struct qkv_operand *x, size_t at) {
     return (const char *)x->data + at * qkv_type_size(x->dtype);
 }
 
-static struct qkv_matrix ordered_matrix(struct qkv_operand x) {
-    return (struct qkv_matrix){x.data, x.row_stride, x.column_stride};
-}
-
 static void pack_b_item(void *argument, size_t item, int thread) {
     (void)thread;
     const struct ordered *p = argument;
@@ -143,7 +139,7 @@ static void pack_b_item(void *argument, size_t item, int thread) {
             p->kernels->pack_b_at((uint32_t *)(void *)out, s->terms / 2, piece->before / 2, b, piece->terms, columns,
                                   p->step);
         else
-            p->floats->pack_b((float *)(void *)out, ordered_matrix(b), piece->terms, columns);
+            p->floats->pack_b((float *)(void *)out, qkv_gemm_matrix(&b), piece->terms, columns);
     }
 }
 
@@ -159,7 +155,7 @@ static void ordered_pack_rows(const struct ordered *p, size_t m, size_t rows, ch
             if (p->mixed)
                 p->kernels->pack_a_at(to, s->terms / 2, piece->before / 2, a, rows, piece->terms, p->step);
             else
-                p->floats->pack_a((float *)(void *)to, ordered_matrix(a), rows, piece->terms, p->mr);
+                p->floats->pack_a((float *)(void *)to, qkv_gemm_matrix(&a), rows, piece->terms, p->mr);
         }
     }
 }
@@ -263,11 +259,10 @@ static struct ordered_sides ordered_sides(const struct ordered *p, const struct 
         return (struct ordered_sides){.a = a + (strip->height * s->before + strip->begin * s->terms) * p->a_size,
                                       .b = p->packed_b + (s->before * width + n * s->terms) * p->b_size,
                                       .next = p->packed_b + (then->before * width + behind * then->terms) * p->b_size};
-    return (struct ordered_sides){
-        .a = ordered_begin(p, s, &p->a, p->a.column_stride, strip->m + strip->begin),
-        .b = ordered_begin(p, s, &p->b, p->b.row_stride, p->n_begin + n),
-        .next = ordered_begin(p, then, &p->b, p->b.row_stride, p->n_begin + behind),
-        .panel = (float *)(void *)p->packed_b + (size_t)thread * p->run * p->nr};
+    return (struct ordered_sides){.a = ordered_begin(p, s, &p->a, p->a.column_stride, strip->m + strip->begin),
+                                  .b = ordered_begin(p, s, &p->b, p->b.row_stride, p->n_begin + n),
+                                  .next = ordered_begin(p, then, &p->b, p->b.row_stride, p->n_begin + behind),
+                                  .panel = (float *)(void *)p->packed_b + (size_t)thread * p->run * p->nr};
 }
 
 /* One panel of columns, one section after the other. */

@@ -55,6 +55,7 @@ QKV_INLINE void store_tile(const size_t rows, const size_t vectors, vf sum[MR][N
         for (size_t i = 0; i < rows; i++) vf_store_n(c + i * ldc + j * W, sum[i][j], columns - j * W);
     }
 }
+
 /* Prefetches the part of C at a tile, whose last columns may be past the end of C. */
 QKV_INLINE void ask_for_sums(uintptr_t c, size_t ldc, size_t rows, size_t columns) {
     QKV_UNROLL
